@@ -1,0 +1,42 @@
+"""Printing: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def format_option(*formats: str) -> Callable[[F], F]:
+    """`--format`, for a command that prints a result; the first of `formats` is the default."""
+    return click.option(
+        "--format", "form", type=click.Choice(formats), default=formats[0], show_default=True, help="How to print the result."
+    )
+
+
+def emit(text: str) -> None:
+    """Prints a result."""
+    click.echo(text)
+
+
+def emit_json(document: Any) -> None:
+    """Prints a document: two-space indents, key order kept."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def say(text: str) -> None:
+    """Prints progress or a warning; a closed standard error is no reason to fail."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(text, err=True)
+
+
+def fancy() -> bool:
+    """Whether standard error may be given colours and moving progress."""
+    return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,648 @@
+"""The shared types: frozen, without I/O. `None` means "not known", never "zero"; `""` in a text field means the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+_NO_ITEMS: Mapping[str, Any] = MappingProxyType({})
+
+
+def _nothing() -> Any:
+    return _NO_ITEMS
+
+
+# ---- words -------------------------------------------------------------------------------------------------------
+
+
+class Os(StrEnum):
+    """An operating-system family as schemes name it; WSL2 is one of its own, since its drivers are."""
+
+    LINUX = "linux"
+    WINDOWS = "windows"
+    MACOS = "macos"
+    WSL2 = "wsl2"
+
+
+class Verdict(StrEnum):
+    """What the matrix says of a combination, best first."""
+
+    SUPPORTED = "supported"
+    COMMUNITY = "community"
+    OVERRIDE = "override"
+    UNKNOWN = "unknown"
+    UNSUPPORTED = "unsupported"
+
+    @property
+    def rank(self) -> int:
+        """0 for the best verdict, rising."""
+        return list(Verdict).index(self)
+
+
+class Evidence(StrEnum):
+    """How well a row is known, weakest first."""
+
+    CLAIMED = "claimed"
+    INDEX_CHECKED = "index-checked"
+    WHEEL_MEASURED = "wheel-measured"
+    RUN_ON_HARDWARE = "run-on-hardware"
+
+
+@lru_cache(maxsize=16384)
+def _dotted_key(text: str) -> tuple[int, ...]:
+    numbers = [int(part) for part in text.split(".")]
+    while len(numbers) > 1 and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+_DOTTED = re.compile(r"\d+(\.\d+)*\Z", re.ASCII)
+
+
+class Dotted(str):
+    """A version of plain numbers as its vendor writes it: drivers, CUDA, ROCm, glibc, kernels, Python.
+
+    It keeps its text ("580.65.06") and compares by number ("6.2" equals "6.2.0"). Raises ValueError for anything else.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Dotted:
+        """The version written `text`."""
+        if not _DOTTED.match(text):
+            raise ValueError(f"not a version: {text!r}")
+        return super().__new__(cls, text)
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """The numbers, without trailing zeros."""
+        return _dotted_key(str(self))
+
+    @property
+    def major(self) -> int:
+        """The first number."""
+        return self.key[0]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Dotted):
+            return self.key == other.key
+        return str.__eq__(self, other) if isinstance(other, str) else NotImplemented
+
+    # All four are written out: str has them already, so nothing would fill them in.
+    def __lt__(self, other: str) -> bool:
+        return self.key < Dotted(other).key
+
+    def __le__(self, other: str) -> bool:
+        return self.key <= Dotted(other).key
+
+    def __gt__(self, other: str) -> bool:
+        return self.key > Dotted(other).key
+
+    def __ge__(self, other: str) -> bool:
+        return self.key >= Dotted(other).key
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def dotted(text: str | None) -> Dotted | None:
+    """The version at the start of `text`, or None where there is none: "6.8.0-41-generic" gives 6.8.0."""
+    found = re.match(r"\s*v?(\d+(?:\.\d+)*)", text or "", re.ASCII)
+    return Dotted(found[1]) if found else None
+
+
+# ---- a machine ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gpu:
+    """One accelerator as a machine shows it."""
+
+    name: str = ""
+    pci_id: str = ""  # vendor:device, lower case: 10de:2684
+    arch: str = ""  # sm_89, gfx1100, dg2
+    kernel_driver: str = ""  # the module bound to it
+    memory_bytes: int | None = None
+    vendor: str = ""  # nvidia, amd, intel, apple, huawei, ...
+    pci_address: str = ""  # 0000:01:00.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DriverFacts:
+    """What drives the accelerators. Four versions that never share a field."""
+
+    kernel: str = ""  # the loaded module
+    userspace: str = ""  # the libraries
+    license: str = ""  # of the module: "NVIDIA" (proprietary) or "Dual MIT/GPL" (open)
+    toolkit: str = ""  # a system CUDA, ROCm, oneAPI or CANN
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """The [machine] table of a facts document."""
+
+    os: str = ""
+    os_release: str = ""
+    os_id: str = ""  # ubuntu-24.04, debian-12, windows-11: as the matrix names platforms
+    kernel: str = ""
+    arch: str = ""
+    glibc: str = ""
+    wsl: bool | None = None
+    container: str = ""
+    secure_boot: bool | None = None
+    user_groups: tuple[str, ...] | None = None
+    devices: tuple[str, ...] | None = None
+    modules: tuple[str, ...] | None = None
+    system_packages: Mapping[str, str] = field(default_factory=_nothing)
+    services: Mapping[str, str] = field(default_factory=_nothing)
+    shm_bytes: int | None = None
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    gpus: tuple[Gpu, ...] | None = None  # None: not looked at; (): looked, none there
+    driver: DriverFacts = field(default_factory=DriverFacts)
+    drivers: Mapping[str, DriverFacts] = field(default_factory=_nothing)  # by vendor, where there are several
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PythonFacts:
+    """The [python] table: the interpreter in question and what is installed beside it."""
+
+    version: str = ""
+    machine: str = ""
+    executable: str = ""
+    packages: Mapping[str, str] = field(default_factory=_nothing)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """A facts document: any part may be missing."""
+
+    machine: Machine = field(default_factory=Machine)
+    python: PythonFacts = field(default_factory=PythonFacts)
+    torch: Mapping[str, Any] = field(default_factory=_nothing)
+    env: Mapping[str, str] = field(default_factory=_nothing)
+    request: Mapping[str, Any] = field(default_factory=_nothing)
+    evidence: Mapping[str, str] = field(default_factory=_nothing)
+
+
+# ---- the catalogue of devices ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Product:
+    """One accelerator that can be bought, or a chip that a PCI id names."""
+
+    name: str
+    vendor: str
+    arch: str  # "" where one name was sold with different chips
+    family: str = ""  # Ampere, RDNA3
+    kind: str = ""  # datacenter, workstation, consumer, laptop, apu, jetson
+    memory_gib: tuple[float, ...] = ()
+    pci_ids: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()  # architectures, where one name means several
+    year: int | None = None
+    note: str = ""
+    source: str = ""
+
+
+# ---- the matrix --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """Where a fact can be read."""
+
+    id: str
+    text: str
+    url: str = ""
+    date: str = ""  # read on
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OsRelease:
+    """One operating-system release: `[platform.<id>]`."""
+
+    id: str  # ubuntu-24.04
+    os: Os
+    name: str
+    glibc: Dotted | None = None
+    python: str = ""  # the system's own
+    kernel: Dotted | None = None
+    min_build: Dotted | None = None  # Windows
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Architecture:
+    """One accelerator architecture: `[arch.<name>]`."""
+
+    name: str  # sm_86, gfx1030
+    vendor: str
+    family: str
+    min_backend: Dotted | None = None  # first toolkit that knows it (CUDA 12.8 for sm_120)
+    last_backend: Dotted | None = None  # last toolkit that compiles for it (12.9 for sm_61: below 13)
+    module: str = ""  # NVIDIA kernel module it can use: open, proprietary, either
+    runs_code_of: tuple[str, ...] | None = None  # only code of exactly these runs on it; None: the same-major rule
+    exact_until: Dotted | None = None  # from this backend version on, the same-major rule holds after all
+    note: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DriverBranch:
+    """One branch of a vendor's kernel driver: `[[backend.<name>.branch]]`."""
+
+    branch: Dotted  # 580; for amdgpu 30.10
+    max_backend: Dotted | None = None  # newest toolkit it serves by itself
+    dropped: tuple[str, ...] = ()  # architectures that this and every later branch no longer drives
+    designation: str = ""
+    eol: str = ""
+    note: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BackendRelease:
+    """One release of a backend that frameworks publish wheels for: `[[backend.<name>.release]]`."""
+
+    version: Dotted
+    tag: str  # name of the wheel index: cu128, rocm6.4, cpu
+    min_driver: Mapping[Os, Dotted] = field(default_factory=_nothing)  # what a wheel of this tag needs (minor-version floor)
+    toolkit_driver: Mapping[Os, Dotted] = field(default_factory=_nothing)  # the toolkit's own driver
+    max_driver: Mapping[Os, Dotted] = field(default_factory=_nothing)
+    platforms: tuple[str, ...] | None = None  # platform ids that the vendor lists; None: not known
+    archs: tuple[str, ...] | None = None  # architectures that the vendor lists; None: not known
+    deprecated_archs: tuple[str, ...] = ()
+    evidence: Evidence = Evidence.CLAIMED
+    note: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OverrideSetting:
+    """A setting that makes code of another architecture run: `[[backend.<name>.override]]`."""
+
+    arch: str  # gfx1031
+    acts_as: str  # gfx1030
+    env: Mapping[str, str]
+    os: tuple[Os, ...]
+    note: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Backend:
+    """A compute runtime: `[backend.<name>]`."""
+
+    name: str
+    vendor: str  # "" for cpu, and for directml which serves any
+    title: str
+    device: str  # what the framework calls the device: cuda, xpu, mps, privateuseone, cpu
+    releases: tuple[BackendRelease, ...] = ()
+    branches: tuple[DriverBranch, ...] = ()
+    overrides: tuple[OverrideSetting, ...] = ()
+    code_rule: str = ""  # how compiled code runs on a device: "cuda" (same major, PTX), "exact" (gfx), "any"
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FrameworkRelease:
+    """One release of a framework: `[[framework.<name>.release]]`."""
+
+    version: str  # as published; packaging.version.Version where it is compared
+    date: str = ""
+    pythons: tuple[str, ...] = ()  # "3.11", free-threaded "3.13t"
+    companions: Mapping[str, tuple[str, ...]] = field(default_factory=_nothing)  # torchvision -> versions, best first
+    requires: Mapping[str, str] = field(default_factory=_nothing)  # library -> specifier: numpy -> "<2"
+    yanked: bool = False
+    note: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Build:
+    """One build of a framework for a tag and platforms: `[[framework.<name>.build]]`."""
+
+    release: str  # "2.14" serves every 2.14.x, "2.14.1" that one alone
+    tag: str  # cu128
+    platforms: tuple[str, ...]  # linux/x86_64, windows/x86_64, macos/arm64
+    archs: tuple[str, ...] | None = None  # compiled code: sm_80, gfx1030; None: not known
+    ptx: tuple[str, ...] = ()  # compute_90 as "sm_90": code that newer devices can translate
+    published: bool | None = True  # None: not confirmed
+    pythons: tuple[str, ...] | None = None  # None: those of the release
+    glibc: Dotted | None = None
+    macos: Dotted | None = None
+    local: str | None = None  # local version: "+cu128"; "" for none; None: "+" and the tag
+    index: str | None = None  # None: the framework's index with the tag
+    extras: str = ""  # "device-{arch}": torch[device-gfx1100]
+    packages: Mapping[str, str] = field(default_factory=_nothing)  # further packages that this build needs, from `index`
+    vendor_supported: bool | None = None  # False: community work
+    evidence: Evidence = Evidence.CLAIMED
+    note: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Framework:
+    """A framework: `[framework.<name>]`."""
+
+    name: str
+    package: str
+    index: str  # "https://download.pytorch.org/whl/{tag}", or "pypi"
+    default_packages: tuple[str, ...] = ()  # installed beside it: numpy
+    companions: tuple[str, ...] = ()  # on request: torchvision, torchaudio
+    releases: tuple[FrameworkRelease, ...] = ()
+    builds: tuple[Build, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LibraryRelease:
+    """One release of a plain library that plans pin: `[[library.<name>.release]]`."""
+
+    version: str
+    pythons: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Container:
+    """How a scheme looks as an image: `[scheme.<name>.container]`."""
+
+    platform: str  # debian-12
+    base: str  # debian:bookworm-slim
+    digest: str = ""  # sha256:... where known
+    vendor_base: str = ""  # a vendor's image, as a choice
+    run_flags: tuple[str, ...] = ()  # --gpus=all
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scheme:
+    """A named way to a working environment: `[scheme.<name>]`."""
+
+    name: str
+    os: Os
+    backend: str
+    framework: str
+    task: str  # train, infer
+    title: str
+    for_whom: str
+    needs: tuple[str, ...] = ()
+    pros: tuple[str, ...] = ()
+    cons: tuple[str, ...] = ()
+    cannot: tuple[str, ...] = ()
+    container: Container | None = None
+    no_container: str = ""  # why there is none, and the way out
+    env: Mapping[str, str] = field(default_factory=_nothing)
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Matrix:
+    """Every compatibility fact."""
+
+    updated: str
+    sources: Mapping[str, Source]
+    platforms: Mapping[str, OsRelease]
+    archs: Mapping[str, Architecture]
+    backends: Mapping[str, Backend]
+    frameworks: Mapping[str, Framework]
+    libraries: Mapping[str, tuple[LibraryRelease, ...]]  # newest first
+    schemes: Mapping[str, Scheme]
+
+
+# ---- a wish, and what fits it ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """What a user asks for; `""` and None leave a thing open."""
+
+    scheme: str = ""
+    os: str = ""  # linux, windows, macos, wsl2, or a platform: ubuntu-24.04/x86_64
+    gpu: str = ""  # as people write it; "none" for no accelerator
+    driver: str = ""
+    backend: str = ""  # cuda, cuda 12.8, or a tag: cu128
+    torch: str = ""  # version or specifier of the framework
+    python: str = ""
+    extras: tuple[str, ...] = ()  # companion packages to include
+    accept: tuple[Verdict, ...] = (Verdict.SUPPORTED, Verdict.COMMUNITY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Platform:
+    """What a plan runs on."""
+
+    os: Os
+    release: str = ""  # ubuntu-24.04; "" when only the family is known
+    arch: str = "x86_64"
+    glibc: Dotted | None = None
+    kernel: Dotted | None = None
+    libc: str = "glibc"  # glibc, musl, "" elsewhere
+
+    @property
+    def family(self) -> str:
+        """The family that wheels are built for: WSL2 runs Linux wheels."""
+        return "linux" if self.os is Os.WSL2 else str(self.os)
+
+    def __str__(self) -> str:
+        return f"{self.release or self.os}/{self.arch}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """A machine as the rules see it: facts and wish brought together."""
+
+    platform: Platform
+    accelerators: tuple[Gpu, ...] | None  # None: not known what is there; (): none
+    drivers: Mapping[str, DriverFacts] = field(default_factory=_nothing)  # by vendor
+    pythons: tuple[str, ...] | None = None  # Pythons to be had there; None: any
+    gpu_note: str = ""  # e.g. an ambiguous name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wheel:
+    """One wheel file that a package source offers."""
+
+    name: str  # normalised
+    version: str  # with its local part
+    tags: frozenset[str]  # cp311-cp311-manylinux_2_28_x86_64, expanded
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offers:
+    """What the package sources of this machine can really deliver; a plan is not made of wheels that cannot be had."""
+
+    indexes: Mapping[str, bool] = field(default_factory=_nothing)  # index URL -> answered
+    wheels: tuple[Wheel, ...] = ()  # from answering indexes and find-links folders
+    places: tuple[str, ...] = ()  # where was looked, for messages (no credentials)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """One cell of the matrix that might serve a wish."""
+
+    scheme: Scheme
+    backend: Backend
+    backend_release: BackendRelease
+    framework: Framework
+    release: FrameworkRelease
+    build: Build
+    platform: Platform
+    python: str
+    accelerator: Gpu | None  # the device it would use; None for CPU schemes
+
+    @property
+    def label(self) -> str:
+        """How messages name it: "torch 2.11.0+cu128 (linux-cuda, Python 3.12)"."""
+        local = self.build.local if self.build.local is not None else f"+{self.build.tag}"
+        return f"{self.framework.name} {self.release.version}{local} ({self.scheme.name}, Python {self.python})"
+
+
+class Kind(StrEnum):
+    """What one rule says of one candidate."""
+
+    FITS = "fits"
+    SETTING = "setting"  # fits with a setting
+    COMMUNITY = "community"  # fits, without the vendor's promise
+    UNKNOWN = "unknown"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """What would have to be different for a rejected candidate to fit."""
+
+    kind: str  # tag, torch, python, setting, driver, os, scheme, card
+    text: str  # "update the driver to 570.26 or newer"
+    value: str = ""  # 570.26
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """One rule's answer: the reason names both sides."""
+
+    rule: str
+    kind: Kind
+    reason: str = ""
+    sources: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=_nothing)
+    need_driver: Dotted | None = None  # the floor that this rule holds the driver to
+    change: Change | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """A candidate with every rule's answer."""
+
+    candidate: Candidate
+    verdict: Verdict
+    answers: tuple[Answer, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Package:
+    """One pinned package of a plan."""
+
+    name: str
+    version: str  # with its local part: 2.7.1+cu128
+    index: str  # "pypi", or the URL of its own index
+    extras: str = ""
+
+    @property
+    def requirement(self) -> str:
+        """The pin as installers read it: torch==2.7.1+cu128."""
+        return f"{self.name}{f'[{self.extras}]' if self.extras else ''}=={self.version}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """One chosen combination, complete: the only thing that later stages get."""
+
+    scheme: str
+    verdict: Verdict
+    platform: str
+    accelerator_name: str
+    accelerator_arch: str
+    driver_have: str
+    driver_need: str
+    backend_name: str
+    backend_version: str
+    backend_tag: str
+    device: str  # cuda, xpu, mps, privateuseone, cpu
+    framework_name: str
+    framework_version: str  # without the local part
+    python: str
+    packages: tuple[Package, ...]
+    env: Mapping[str, str] = field(default_factory=_nothing)
+    container: Container | None = None
+    run_flags: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()  # texts a reader can follow, not ids
+    evidence: Evidence = Evidence.CLAIMED
+
+    @property
+    def framework_package(self) -> Package:
+        """The package that carries the framework itself."""
+        return next(package for package in self.packages if package.name == self.framework_name)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Nearest:
+    """A combination that would fit, and the change that leads to it."""
+
+    change: Change
+    plan: Plan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resolution:
+    """The answer to a wish: a plan, or why there is none and what comes nearest."""
+
+    plan: Plan | None
+    judged: tuple[Judged, ...]  # every candidate, best first
+    nearest: tuple[Nearest, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+# ---- proof -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One check of a proof."""
+
+    id: str  # train-step
+    level: str  # host, runtime, framework, compute
+    outcome: str  # passed, failed, skipped
+    seconds: float = 0.0
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proof:
+    """The recorded result of verifying a plan. Nothing checked means not passed."""
+
+    plan: str  # digest
+    host: str
+    when: str  # ISO 8601, UTC
+    checks: tuple[Check, ...]
+    measured: Mapping[str, Any] = field(default_factory=_nothing)
+    scheme: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether at least one check passed on a device and none failed."""
+        outcomes = {check.outcome for check in self.checks}
+        computed = any(check.level == "compute" and check.outcome == "passed" for check in self.checks)
+        return computed and "failed" not in outcomes
