@@ -468,6 +468,9 @@ class Target:
     drivers: Mapping[str, DriverFacts] = field(default_factory=_nothing)  # by vendor
     pythons: tuple[str, ...] | None = None  # Pythons to be had there; None: any
     gpu_note: str = ""  # e.g. an ambiguous name
+    hidden: tuple[Gpu, ...] = ()  # there, but kept away from the framework: an integrated GPU beside a card
+    extras: tuple[str, ...] = ()  # companion packages asked for
+    asked: tuple[str, ...] = ()  # schemes that were asked for by name, by backend or by tag
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -613,6 +616,8 @@ class Resolution:
     judged: tuple[Judged, ...]  # every candidate, best first
     nearest: tuple[Nearest, ...] = ()
     notes: tuple[str, ...] = ()
+    asked: str = ""  # the question in one line: "RTX 5090 (sm_120), driver 550.54.14, linux/x86_64"
+    sources: Mapping[str, Source] = field(default_factory=_nothing)  # of the matrix, so that documents can name them
 
 
 # ---- proof -------------------------------------------------------------------------------------------------------
