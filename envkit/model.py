@@ -152,14 +152,17 @@ class Machine:
     os: str = ""
     os_release: str = ""
     os_id: str = ""  # ubuntu-24.04, debian-12, windows-11: as the matrix names platforms
+    os_like: tuple[str, ...] = ()  # what the distribution says it resembles (ID_LIKE), nearest first
     kernel: str = ""
     arch: str = ""
     glibc: str = ""
+    libc: str = ""  # glibc, musl; "" elsewhere and where not known
     wsl: bool | None = None
     container: str = ""
     secure_boot: bool | None = None
     user_groups: tuple[str, ...] | None = None
     devices: tuple[str, ...] | None = None
+    devices_denied: tuple[str, ...] | None = None  # those of `devices` that this user may not open
     modules: tuple[str, ...] | None = None
     system_packages: Mapping[str, str] = field(default_factory=_nothing)
     services: Mapping[str, str] = field(default_factory=_nothing)
