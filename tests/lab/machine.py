@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 DEBIAN_MIRROR = "http://deb.debian.org/debian"  # Debian's own, where the machine's sources name no other
@@ -102,13 +102,13 @@ def debian_mirror(root: Path = Path("/")) -> str:
             if "main" in fields.get("Components", "").split() and "debian-archive" in fields.get("Signed-By", "debian-archive"):
                 uri = fields.get("URIs", "").split()[0].rstrip("/")
                 if "security" not in uri:
-                    return uri
+                    return str(uri)
     for file in [sources / "sources.list", *sorted(sources.glob("sources.list.d/*.list"))]:
         with contextlib.suppress(OSError):
             for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
                 found = re.match(r"deb\s+(?:\[[^]]*\]\s+)?(\S+)\s+(bookworm|trixie)\s+.*\bmain\b", line)
                 if found:
-                    return found[1].rstrip("/")
+                    return str(found[1]).rstrip("/")
     return DEBIAN_MIRROR
 
 
@@ -163,9 +163,8 @@ def ca_bundle() -> Path | None:
     return CA_BUNDLE if CA_BUNDLE.is_file() else None
 
 
-def wait_for(what: str, ready: object, *, limit: float, pause: float = 0.2) -> None:
+def wait_for(what: str, ready: Callable[[], object], *, limit: float, pause: float = 0.2) -> None:
     """Waits until `ready()` is true; raises LabError after `limit` seconds."""
-    assert callable(ready)
     ends = time.monotonic() + limit
     while not ready():
         if time.monotonic() > ends:
