@@ -1,0 +1,9 @@
+"""Where packages come from: pip's, uv's and envkit's settings, what the indexes and folders offer, what uv is handed."""
+
+from __future__ import annotations
+
+from envkit.sources.installing import Installation, installation, partners
+from envkit.sources.listing import Found, look
+from envkit.sources.settings import Index, Sources, read_sources, redact
+
+__all__ = ["Found", "Index", "Installation", "Sources", "installation", "look", "partners", "read_sources", "redact"]
