@@ -14,6 +14,7 @@ from pathlib import Path
 from lab.machine import LabError, alone, apt_install, cache_dir, command, debian_mirror, is_root, note, os_release, wait_for
 
 RUN = Path("/var/run")
+DAEMON = "dockerd"
 
 # Debian 12's own engine (20.10) knows no named build contexts, which the tests use; Debian 13's packages install beside it
 # without touching libc. The suite is pinned low, so that nothing but these comes from it.
@@ -152,11 +153,11 @@ def _start() -> None:
 
 def _drop_stale() -> None:
     """Removes what a killed engine left behind: dockerd does not start while its old pid belongs to some other process."""
-    for pid_file, program in ((RUN / "docker.pid", "dockerd"), (RUN / "docker/containerd/containerd.pid", "containerd")):
+    for pid_file, program in ((RUN / "docker.pid", DAEMON), (RUN / "docker/containerd/containerd.pid", "containerd")):
         with contextlib.suppress(OSError, ValueError):
             pid = int(pid_file.read_text().strip())
             if Path(f"/proc/{pid}/comm").exists() and Path(f"/proc/{pid}/comm").read_text().strip() == program:
-                if program == "dockerd":
+                if program == DAEMON:
                     raise LabError(f"dockerd (pid {pid}) runs but does not answer")
                 # A containerd that outlived its dockerd is taken over by the next one.
                 continue
