@@ -1,0 +1,1 @@
+"""Shows results: text for people, JUnit for CI systems, Markdown for pages. Pure: every function gives text back."""
