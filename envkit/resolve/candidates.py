@@ -1,0 +1,186 @@
+"""The cells of the matrix that might serve a question: every build of every release, with the Python it would use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from envkit.model import (
+    Backend,
+    BackendRelease,
+    Build,
+    Candidate,
+    Dotted,
+    Framework,
+    FrameworkRelease,
+    Gpu,
+    Matrix,
+    Scheme,
+    Target,
+)
+from envkit.resolve.target import Question
+from envkit.resolve.wishes import matches, version
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One release of a framework as one build of it: what is the same for every machine."""
+
+    release: FrameworkRelease
+    build: Build
+    backend_release: BackendRelease
+
+
+class Rows:
+    """The rows of one matrix, by backend and framework, newest first. Made once for a matrix, since it never changes."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self.matrix = matrix
+        self._rows: dict[tuple[str, str], tuple[Row, ...]] = {}
+        self._pythons: dict[tuple[object, ...], str] = {}
+
+    def of(self, backend: Backend, framework: Framework) -> tuple[Row, ...]:
+        """The rows of a framework on a backend."""
+        key = (backend.name, framework.name)
+        if key not in self._rows:
+            self._rows[key] = tuple(_rows(backend, framework))
+        return self._rows[key]
+
+    def python(self, framework: Framework, row: Row, target: Target) -> str:
+        """The Python to use: the first wanted one that everything has wheels for, else the first wanted one."""
+        key = (framework.name, row.release.version, row.build.pythons, target.pythons, target.extras)
+        if key not in self._pythons:
+            if len(self._pythons) > 4096:  # many machines, one process: memory stays flat
+                self._pythons.clear()
+            self._pythons[key] = _choose(self.matrix, framework, row, target)
+        return self._pythons[key]
+
+
+_known: list[Rows] = []
+
+
+def rows(matrix: Matrix) -> Rows:
+    """The rows of `matrix`; those of the last few matrices are kept."""
+    for each in _known:
+        if each.matrix is matrix:
+            return each
+    made = Rows(matrix)
+    _known[:] = [made, *_known[:3]]
+    return made
+
+
+def candidates(matrix: Matrix, question: Question) -> list[Candidate]:
+    """Every candidate for a question, those that the wish itself rules out left away."""
+    return [candidate for scheme in question.schemes for candidate in _of_scheme(matrix, question, scheme)]
+
+
+def _of_scheme(matrix: Matrix, question: Question, scheme: Scheme) -> Iterator[Candidate]:
+    target, wish = question.target, question.backend
+    backend, framework = matrix.backends[scheme.backend], matrix.frameworks[scheme.framework]
+    if wish.name not in ("", backend.name):
+        return
+    family = "linux" if scheme.os == "wsl2" else str(scheme.os)
+    known = rows(matrix)
+    card = next(iter(cards(backend, target)), None)
+    for row in known.of(backend, framework):
+        if wish.tag not in ("", row.build.tag) or wish.version not in (None, row.backend_release.version):
+            continue
+        if not matches(question.torch.specifier, row.release.version) or not _has_family(row.build, family):
+            continue
+        yield Candidate(
+            scheme=scheme,
+            backend=backend,
+            backend_release=row.backend_release,
+            framework=framework,
+            release=row.release,
+            build=row.build,
+            platform=target.platform,
+            python=known.python(framework, row, target),
+            accelerator=card,
+        )
+
+
+def _has_family(build: Build, family: str) -> bool:
+    return any(platform.startswith(family) for platform in build.platforms)
+
+
+def cards(backend: Backend, target: Target) -> tuple[Gpu, ...]:
+    """The cards that a backend would use on a machine: none for the CPU, all of its vendor's otherwise."""
+    if backend.device == "cpu" or not target.accelerators:
+        return ()
+    if not backend.vendor:
+        return target.accelerators
+    return tuple(card for card in target.accelerators if card.vendor == backend.vendor)
+
+
+def local_version(build: Build) -> str:
+    """The local part of a build's version, with its plus sign: "+cu128"; "" for none."""
+    return build.local if build.local is not None else f"+{build.tag}"
+
+
+def index_of(framework: Framework, build: Build) -> str:
+    """The index that serves a build."""
+    index = build.index if build.index is not None else framework.index
+    return index.replace("{tag}", build.tag)
+
+
+def pythons_of(release: FrameworkRelease, build: Build) -> tuple[str, ...]:
+    """The Pythons that a build has wheels for."""
+    return build.pythons if build.pythons is not None else release.pythons
+
+
+def python_key(text: str) -> tuple[Dotted, bool]:
+    """A sorting key: 3.13 before 3.13t before 3.14."""
+    return Dotted(text.removesuffix("t")), text.endswith("t")
+
+
+def pin(matrix: Matrix, library: str, release: FrameworkRelease, python: str) -> str | None:
+    """The newest release of a library that the framework's release accepts and that has wheels for a Python."""
+    wanted = release.requires.get(library, "")
+    for row in matrix.libraries.get(library, ()):
+        if python in row.pythons and matches(wanted, row.version):
+            return row.version
+    return None
+
+
+def companion(matrix: Matrix, name: str, release: FrameworkRelease, python: str) -> str | None:
+    """The best release of a companion package for the framework's release and a Python."""
+    wheels = {row.version: row.pythons for row in matrix.libraries.get(name, ())}
+    for text in release.companions.get(name, ()):
+        if text not in wheels or python in wheels[text]:
+            return text
+    return None
+
+
+def _rows(backend: Backend, framework: Framework) -> Iterator[Row]:
+    releases = {release.tag: release for release in backend.releases}
+    builds = [build for build in framework.builds if build.tag in releases]
+    for release in sorted(framework.releases, key=lambda each: version(each.version), reverse=True):
+        taken: dict[str, set[str]] = {}
+        # A build of this very release is more exact than one of the whole line, so it goes first and takes its platforms.
+        for build in sorted((b for b in builds if _serves(b, release)), key=lambda b: len(b.release), reverse=True):
+            platforms = tuple(p for p in build.platforms if p not in taken.get(build.tag, set()))
+            taken.setdefault(build.tag, set()).update(build.platforms)
+            if platforms:
+                own = build if platforms == build.platforms else replace(build, platforms=platforms)
+                yield Row(release=release, build=own, backend_release=releases[build.tag])
+
+
+def _serves(build: Build, release: FrameworkRelease) -> bool:
+    return release.version == build.release or release.version.startswith(f"{build.release}.")
+
+
+def _choose(matrix: Matrix, framework: Framework, row: Row, target: Target) -> str:
+    published = pythons_of(row.release, row.build)
+    # A free-threaded Python is never chosen for anyone who did not ask for it.
+    plain = [text for text in published if not text.endswith("t")]
+    choices = target.pythons or tuple(sorted(plain or published, key=python_key, reverse=True))
+    libraries = [name for name in framework.default_packages if name in matrix.libraries]
+    for python in choices:
+        if (
+            python in published
+            and all(pin(matrix, name, row.release, python) for name in libraries)
+            and all(companion(matrix, name, row.release, python) for name in target.extras)
+        ):
+            return python
+    return next((python for python in choices if python in published), choices[0] if choices else "")

@@ -1,0 +1,183 @@
+"""A chosen candidate, written out as a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from envkit.model import Answer, Candidate, Gpu, Judged, Kind, Matrix, Package, Plan, Source, Target
+from envkit.resolve.candidates import cards, companion, index_of, local_version, pin
+from envkit.resolve.rules import framework_build, vendor_title
+from envkit.resolve.target import Question, card_name
+from envkit.resolve.wishes import version
+
+# The variables by which each vendor's runtime is told which cards to show: rocm_env and the CUDA programming guide.
+_VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES"}
+
+
+def make_plan(chosen: Judged, question: Question, matrix: Matrix, ranked: Sequence[Judged]) -> Plan:
+    """The plan for the chosen one of the ranked candidates."""
+    candidate, target = chosen.candidate, question.target
+    device = candidate.accelerator
+    own = target.drivers.get(candidate.backend.vendor)
+    need = max((a.need_driver for a in chosen.answers if a.need_driver is not None), key=lambda floor: floor.key, default=None)
+    env = {
+        **candidate.scheme.env,
+        **{k: v for answer in chosen.answers for k, v in answer.env.items()},
+        **visible(candidate, target),
+    }
+    container = candidate.scheme.container
+    if container and target.platform.release not in ("", container.platform):
+        container = None  # a plan for a machine that is named is not a plan for the image
+    return Plan(
+        scheme=candidate.scheme.name,
+        verdict=chosen.verdict,
+        platform=str(target.platform),
+        accelerator_name=device.name if device else "",
+        accelerator_arch=device.arch if device else "",
+        driver_have=own.kernel if own else "",
+        driver_need=str(need or ""),
+        backend_name=candidate.backend.name,
+        backend_version=str(candidate.backend_release.version),
+        backend_tag=candidate.build.tag,
+        device=candidate.backend.device,
+        framework_name=candidate.framework.name,
+        framework_version=candidate.release.version,
+        python=candidate.python,
+        packages=packages(candidate, target, matrix),
+        env=env,
+        container=container,
+        run_flags=container.run_flags if container else (),
+        reasons=tuple(_reasons(chosen, question, ranked)),
+        sources=source_texts(matrix.sources, _source_ids(chosen)),
+        evidence=candidate.build.evidence,
+    )
+
+
+def packages(candidate: Candidate, target: Target, matrix: Matrix) -> tuple[Package, ...]:
+    """What gets installed: the framework and its companions from their own index, libraries from PyPI."""
+    framework, release, build = candidate.framework, candidate.release, candidate.build
+    index, local = index_of(framework, build), local_version(build)
+    arch = candidate.accelerator.arch if candidate.accelerator else ""
+    # Builds whose device code is in packages of its own have one for all devices, for a plan that names none.
+    extras = build.extras.replace("{arch}", arch or "all")
+    found = [Package(name=framework.package, version=f"{release.version}{local}", index=index, extras=extras)]
+    found += [Package(name=name, version=text, index=index) for name, text in sorted(build.packages.items())]
+    for name in target.extras:
+        text = companion(matrix, name, release, candidate.python)
+        if text is not None:
+            found.append(Package(name=name, version=f"{text}{local}", index=index))
+    for name in framework.default_packages:
+        text = pin(matrix, name, release, candidate.python)
+        if text is not None and name not in {package.name for package in found}:
+            found.append(Package(name=name, version=text, index="pypi"))
+    return tuple(found)
+
+
+def visible(candidate: Candidate, target: Target) -> Mapping[str, str]:
+    """The setting that keeps hidden cards of the same vendor away from the framework."""
+    vendor = candidate.backend.vendor
+    name = _VISIBLE.get(vendor)
+    hidden = [card for card in target.hidden if card.vendor == vendor]
+    if name is None or not hidden:
+        return {}
+    shown = list(cards(candidate.backend, target))
+    order = shown + hidden
+    if all(card.pci_address for card in order):
+        order.sort(key=lambda card: card.pci_address)
+    numbers = ",".join(str(number) for number, card in enumerate(order) if any(card is each for each in shown))
+    # CUDA numbers the fastest card first unless it is told to go by the bus.
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", name: numbers} if vendor == "nvidia" else {name: numbers}
+
+
+# ---- reasons -----------------------------------------------------------------------------------------------------
+
+
+def _reasons(chosen: Judged, question: Question, ranked: Sequence[Judged]) -> Iterable[str]:
+    candidate, target = chosen.candidate, question.target
+    told = [answer.reason for answer in chosen.answers if answer.reason and answer.kind is not Kind.REJECTED]
+    yield from dict.fromkeys(_strictest_driver_only(chosen, told))
+    passed = passed_over(chosen, ranked)
+    if passed:
+        yield passed
+    if candidate.accelerator is None and candidate.backend.device != "cpu":
+        held = f": its code is for {', '.join(candidate.build.archs)}" if candidate.build.archs else ""
+        yield f"no card was named, so the plan is for any that {framework_build(candidate)} serves{held}"
+    yield from (_kept_away(card, candidate, target) for card in _others(candidate, target))
+    yield from question.notes
+
+
+def _strictest_driver_only(chosen: Judged, told: Iterable[str]) -> Iterable[str]:
+    """The reasons without those of driver floors below the strictest one, which say nothing more."""
+    floors = [answer for answer in chosen.answers if answer.need_driver is not None]
+    top = max(floors, key=lambda answer: answer.need_driver.key if answer.need_driver else (), default=None)
+    weaker = {a.reason for a in floors if top and a.need_driver != top.need_driver and a.kind is Kind.FITS}
+    return (reason for reason in told if reason not in weaker)
+
+
+def passed_over(chosen: Judged, ranked: Sequence[Judged]) -> str:
+    """Why the newest release was not taken; "" where it was."""
+    mine = chosen.candidate
+    newer = [
+        each
+        for each in ranked
+        if each.candidate.backend.name == mine.backend.name
+        and each.candidate.framework.name == mine.framework.name
+        and version(each.candidate.release.version) > version(mine.release.version)
+    ]
+    if not newer:
+        return ""
+    newest = max(version(each.candidate.release.version) for each in newer)
+    closest = min((e for e in newer if version(e.candidate.release.version) == newest), key=lambda each: len(objections(each)))
+    why = objections(closest)
+    name = f"{mine.framework.name} {closest.candidate.release.version}"
+    return f"{name} was passed over: {why[0].reason}" if why else f"{name} was passed over: it is not as well supported here"
+
+
+def objections(judged: Judged) -> list[Answer]:
+    """The answers that keep a candidate from being supported, the gravest first."""
+    order = (Kind.REJECTED, Kind.UNKNOWN, Kind.SETTING, Kind.COMMUNITY)
+    return [answer for kind in order for answer in judged.answers if answer.kind is kind]
+
+
+def _others(candidate: Candidate, target: Target) -> list[Gpu]:
+    used = cards(candidate.backend, target)
+    there = (target.accelerators or ()) + target.hidden
+    return [card for card in there if not any(card is each for each in used)]
+
+
+def _kept_away(card: Gpu, candidate: Candidate, target: Target) -> str:
+    name, setting = card_name(card), visible(candidate, target)
+    if candidate.backend.device == "cpu":
+        return f"{name} is left unused, as asked"
+    if card.vendor == candidate.backend.vendor and setting:
+        words = " ".join(f"{key}={value}" for key, value in setting.items())
+        return f"{name} is kept away from the framework with {words} (numbered in bus order)"
+    return (
+        f"{name} is left alone: a build for {vendor_title(candidate.backend.vendor) or candidate.backend.title} does not use it"
+    )
+
+
+# ---- sources -----------------------------------------------------------------------------------------------------
+
+
+def _source_ids(judged: Judged) -> Iterable[str]:
+    candidate = judged.candidate
+    for answer in judged.answers:
+        yield from answer.sources
+    yield from candidate.build.sources
+    yield from candidate.release.sources
+    yield from candidate.scheme.sources
+
+
+def source_texts(sources: Mapping[str, Source], ids: Iterable[str]) -> tuple[str, ...]:
+    """The sources as a reader can follow them, each once."""
+    texts = []
+    for name in dict.fromkeys(ids):
+        source = sources.get(name)
+        if source is None:
+            texts.append(name)
+        elif source.url and source.url not in source.text:
+            texts.append(f"{source.text}: {source.url}")
+        else:
+            texts.append(source.text)
+    return tuple(texts)

@@ -1,0 +1,741 @@
+"""The rules: whether a combination works is decided here and nowhere else.
+
+Each rule is one pure function over (candidate, target, matrix, offers) that answers for its own question only: fits, fits with
+a setting, fits without the vendor's promise, is rejected, or is not known. A reason names both sides. A new rule is one function
+in `RULES`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+
+from envkit.model import (
+    Answer,
+    Architecture,
+    Backend,
+    BackendRelease,
+    Candidate,
+    Change,
+    Dotted,
+    DriverFacts,
+    Gpu,
+    Kind,
+    Matrix,
+    Offers,
+    Os,
+    Platform,
+    Target,
+    Wheel,
+    dotted,
+)
+from envkit.resolve.candidates import cards, companion, index_of, local_version, pin, python_key, pythons_of, rows
+from envkit.resolve.target import COMPUTE_MODULES, NO_MODULE, card_name
+
+Rule = Callable[[Candidate, Target, Matrix, "Offers | None"], Answer]
+
+_OS_TITLES = {Os.LINUX: "Linux", Os.WINDOWS: "Windows", Os.MACOS: "macOS", Os.WSL2: "WSL2"}
+_VENDOR_TITLES = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "apple": "Apple", "huawei": "Huawei"}
+
+
+# ---- answers -----------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _fits(rule: str) -> Answer:
+    """The plain yes of a rule; one object serves every candidate."""
+    return Answer(rule=rule, kind=Kind.FITS)
+
+
+def _rejected(
+    rule: str, reason: str, sources: Iterable[str] = (), change: Change | None = None, need: Dotted | None = None
+) -> Answer:
+    return Answer(rule=rule, kind=Kind.REJECTED, reason=reason, sources=tuple(sources), change=change, need_driver=need)
+
+
+def _unknown(rule: str, reason: str, sources: Iterable[str] = ()) -> Answer:
+    return Answer(rule=rule, kind=Kind.UNKNOWN, reason=reason, sources=tuple(sources))
+
+
+def _community(rule: str, reason: str, sources: Iterable[str] = (), need: Dotted | None = None) -> Answer:
+    return Answer(rule=rule, kind=Kind.COMMUNITY, reason=reason, sources=tuple(sources), need_driver=need)
+
+
+def framework_build(candidate: Candidate) -> str:
+    """How messages name a build: "torch 2.7.1+cu128"."""
+    return f"{candidate.framework.name} {candidate.release.version}{local_version(candidate.build)}"
+
+
+def vendor_title(vendor: str) -> str:
+    """A vendor's name as it writes it."""
+    return _VENDOR_TITLES.get(vendor, vendor)
+
+
+def toolkit(candidate: Candidate) -> str:
+    """How messages name a backend's release: "CUDA 12.8"."""
+    return f"{_backend_title(candidate.backend)} {candidate.backend_release.version}"
+
+
+def _backend_title(backend: Backend) -> str:
+    return {"cuda": "CUDA", "rocm": "ROCm"}.get(backend.name, backend.title or backend.name)
+
+
+# ---- system ------------------------------------------------------------------------------------------------------
+
+
+def os_family(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the scheme is made for the machine's system."""
+    scheme, os = candidate.scheme, target.platform.os
+    if scheme.os is os or (scheme.os is Os.LINUX and os is Os.WSL2):
+        return _fits("os-family")
+    reason = f"{scheme.name} is for {_OS_TITLES[scheme.os]}; this machine runs {_OS_TITLES[os]}"
+    return _rejected("os-family", reason, scheme.sources)
+
+
+def os_release(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the release of the system is new enough for the build, and on the backend vendor's list."""
+    release, build = target.platform.release, candidate.build
+    if target.platform.os is Os.MACOS and build.macos is not None:
+        have = dotted(release.rpartition("-")[2])
+        if have is not None and have < build.macos:
+            reason = f"{framework_build(candidate)} needs macOS {build.macos} or newer; this machine runs macOS {have}"
+            return _rejected("os-release", reason, build.sources, _os_change(f"update macOS to {build.macos} or newer", ""))
+    listed = candidate.backend_release.platforms
+    # A vendor's list is about machines, so a plan for "any device" (an image) is not held to it.
+    if not release or listed is None or candidate.accelerator is None or target.platform.os is Os.WSL2:
+        return _fits("os-release")
+    if any(_same_release(each, release) for each in listed):
+        return _fits("os-release")
+    vendor = vendor_title(candidate.backend.vendor) or "the vendor"
+    reason = f"{release} is not on {vendor}'s list of systems for {toolkit(candidate)}"
+    return _community("os-release", reason, candidate.backend_release.sources)
+
+
+def _same_release(listed: str, release: str) -> bool:
+    """ "ubuntu-24.04.3" in a vendor's list is about the release "ubuntu-24.04"."""
+    return listed == release or listed.startswith(f"{release}.") or release.startswith(f"{listed}.")
+
+
+def glibc(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the system's C library can load the wheel."""
+    platform, floor = target.platform, candidate.build.glibc
+    if platform.family != "linux":
+        return _fits("glibc")
+    if platform.libc == "musl":
+        system = platform.release or "this system"
+        reason = f"{framework_build(candidate)} is built for glibc; {system} uses musl, for which there are no wheels"
+        return _rejected("glibc", reason, candidate.build.sources, _newer_os(matrix, platform, floor or Dotted("0")))
+    if floor is None or platform.glibc is None or platform.glibc >= floor:
+        return _fits("glibc")
+    reason = f"{framework_build(candidate)} needs glibc {floor}; {platform.release or 'this machine'} has {platform.glibc}"
+    return _rejected("glibc", reason, candidate.build.sources, _newer_os(matrix, platform, floor))
+
+
+def _newer_os(matrix: Matrix, platform: Platform, floor: Dotted) -> Change | None:
+    """A move to the oldest release with that C library, of the same distribution where there is one."""
+    fitting = [row for row in matrix.platforms.values() if row.os is Os.LINUX and row.glibc is not None and row.glibc >= floor]
+    name = platform.release.rpartition("-")[0]
+    same = [row for row in fitting if row.id.rpartition("-")[0] == name]
+    chosen = min(same or fitting, key=lambda row: (row.glibc or floor, row.id), default=None)
+    if chosen is None:
+        return None
+    return _os_change(f"move to {chosen.name} or newer (glibc {chosen.glibc})", f"{chosen.id}/{platform.arch}")
+
+
+def _os_change(text: str, value: str) -> Change:
+    return Change(kind="os", text=text, value=value)
+
+
+def cpu_arch(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the build is published for the machine's processor."""
+    platform, build = target.platform, candidate.build
+    word = f"{platform.family}/{platform.arch}"
+    if word in build.platforms or not any(each.startswith(f"{platform.family}/") for each in build.platforms):
+        return _fits("cpu-arch")  # another system altogether is the business of os-family
+    reason = f"{framework_build(candidate)} is published for {', '.join(build.platforms)}; this machine is {word}"
+    return _rejected("cpu-arch", reason, build.sources)
+
+
+# ---- the framework's build ---------------------------------------------------------------------------------------
+
+
+def published(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the build was really published."""
+    build, release = candidate.build, candidate.release
+    if release.yanked:
+        return _rejected("published", f"{candidate.framework.name} {release.version} was withdrawn", release.sources)
+    if build.published:
+        return _fits("published")
+    if build.published is None:
+        reason = f"{framework_build(candidate)} is expected, but that it was published is not confirmed"
+        return _unknown("published", reason, build.sources)
+    return _rejected("published", f"{framework_build(candidate)} was never published", build.sources)
+
+
+def python(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the build has wheels for the Python."""
+    known = pythons_of(candidate.release, candidate.build)
+    if candidate.python in known:
+        return _fits("python")
+    if not known:
+        return _unknown(
+            "python", f"for which Pythons {framework_build(candidate)} has wheels is not known", candidate.build.sources
+        )
+    reason = f"{framework_build(candidate)} has wheels for Python {_pythons_text(known)}; this is Python {candidate.python}"
+    nearest = min(known, key=lambda each: python_distance(each, candidate.python))
+    change = Change(kind="python", text=f"use Python {nearest}", value=nearest)
+    return _rejected("python", reason, candidate.build.sources or candidate.release.sources, change)
+
+
+def python_distance(text: str, wanted: str) -> tuple[bool, int, bool]:
+    """How far one Python is from another; a free-threaded one is never near."""
+    a, b = python_key(text)[0].key, python_key(wanted)[0].key
+    return text.endswith("t"), abs((a[1] if len(a) > 1 else 0) - (b[1] if len(b) > 1 else 0)), a < b
+
+
+def _pythons_text(known: Iterable[str]) -> str:
+    ordered = sorted(known, key=python_key)
+    plain = [each for each in ordered if not each.endswith("t")]
+    free = [each for each in ordered if each.endswith("t")]
+    span = f"{plain[0]} to {plain[-1]}" if len(plain) > 2 else " and ".join(plain)
+    return f"{span} and {', '.join(free)}" if span and free else span or ", ".join(free)
+
+
+def libraries(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the libraries that a plan pins have a release for the Python that the framework accepts."""
+    for name in candidate.framework.default_packages:
+        if name in matrix.libraries and pin(matrix, name, candidate.release, candidate.python) is None:
+            wanted = candidate.release.requires.get(name, "")
+            reason = f"no {name}{wanted} that {framework_build(candidate)} works with has wheels for Python {candidate.python}"
+            usable = [
+                each for each in pythons_of(candidate.release, candidate.build) if pin(matrix, name, candidate.release, each)
+            ]
+            nearest = min(usable, key=lambda each: python_distance(each, candidate.python), default=None)
+            change = Change(kind="python", text=f"use Python {nearest}", value=nearest) if nearest else None
+            return _rejected("libraries", reason, candidate.release.sources, change)
+    return _fits("libraries")
+
+
+def companions(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the companion packages asked for exist for the release and the Python."""
+    for name in target.extras:
+        if companion(matrix, name, candidate.release, candidate.python) is None:
+            known = candidate.release.companions.get(name)
+            which = (
+                f"none of its releases ({', '.join(known)}) has wheels for Python {candidate.python}"
+                if known
+                else "there is none"
+            )
+            reason = f"{name} was asked for; for {candidate.framework.name} {candidate.release.version} {which}"
+            return _rejected("companions", reason, candidate.release.sources)
+    return _fits("companions")
+
+
+# ---- the accelerator ---------------------------------------------------------------------------------------------
+
+
+def gpu_vendor(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the machine has a card that the backend can use."""
+    backend = candidate.backend
+    if backend.device == "cpu" or target.accelerators is None or cards(backend, target):
+        return _fits("gpu-vendor")
+    wanted = f"an {vendor_title(backend.vendor)} GPU" if backend.vendor in ("nvidia", "amd", "intel", "apple") else "a GPU"
+    there = ", ".join(card_name(card) for card in target.accelerators) or "no accelerator"
+    return _rejected("gpu-vendor", f"{candidate.scheme.name} needs {wanted}; this machine has {there}", candidate.scheme.sources)
+
+
+def asked_for(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether a way that leaves a better one unused was asked for: the CPU beside a card, any layer beside a vendor's own."""
+    backend, scheme = candidate.backend, candidate.scheme
+    if backend.vendor or not target.accelerators or scheme.name in target.asked:
+        return _fits("asked-for")
+    if backend.device == "cpu":
+        there = ", ".join(card_name(card) for card in target.accelerators)
+        reason = f"the machine has {there}; the CPU is used only when asked for (--scheme {scheme.name})"
+        return _rejected("asked-for", reason, scheme.sources)
+    own = _own_scheme(matrix, target, candidate.framework.name)
+    if own:
+        there = card_name(target.accelerators[0])
+        reason = f"{own} has code for {there}; {scheme.name} is used only when asked for (--scheme {scheme.name})"
+        return _rejected("asked-for", reason, scheme.sources)
+    return _fits("asked-for")
+
+
+def _own_scheme(matrix: Matrix, target: Target, framework: str) -> str:
+    """The scheme of the first card's own vendor with code for it on this system; "" where there is none."""
+    card = (target.accelerators or (Gpu(),))[0]
+    word = f"{target.platform.family}/{target.platform.arch}"
+    for scheme in matrix.schemes.values():
+        backend = matrix.backends[scheme.backend]
+        if (
+            backend.vendor != card.vendor
+            or not backend.vendor
+            or scheme.framework != framework
+            or scheme.os is not target.platform.os
+        ):
+            continue
+        for row in rows(matrix).of(backend, matrix.frameworks[framework]):
+            if word in row.build.platforms and row.build.archs is not None:
+                version = row.backend_release.version
+                if code_for(matrix.archs, card.arch, backend.code_rule, row.build.archs, row.build.ptx, version):
+                    return scheme.name
+    return ""
+
+
+def gpu_code(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the build holds code that runs on every card that it would use."""
+    backend, build = candidate.backend, candidate.build
+    if backend.code_rule in ("", "any"):
+        return _fits("gpu-code")
+    worst = _fits("gpu-code")
+    for card in cards(backend, target):
+        answer = _code_answer(candidate, card, target, matrix)
+        if _SEVERITY[answer.kind] > _SEVERITY[worst.kind] or (answer.reason and not worst.reason and answer.kind is worst.kind):
+            worst = answer
+    if worst.kind is Kind.SETTING and len({card.arch for card in cards(backend, target)}) > 1:
+        return _rejected("gpu-code", f"{worst.reason}; the setting would apply to every card of this machine", build.sources)
+    return worst
+
+
+_SEVERITY = {Kind.FITS: 0, Kind.COMMUNITY: 1, Kind.SETTING: 2, Kind.UNKNOWN: 3, Kind.REJECTED: 4}
+
+
+def _code_answer(candidate: Candidate, card: Gpu, target: Target, matrix: Matrix) -> Answer:
+    backend, build, name = candidate.backend, candidate.build, framework_build(candidate)
+    if not card.arch:
+        return _unknown("gpu-code", f"the architecture of {card_name(card)} is not known", build.sources)
+    row = matrix.archs.get(card.arch)
+    sources = build.sources + (row.sources if row else ())
+    if build.archs is None:
+        return _code_unknown(candidate, card, row, sources)
+    version = candidate.backend_release.version
+    how = code_for(matrix.archs, card.arch, backend.code_rule, build.archs, build.ptx, version)
+    if how == "native":
+        code = native_code(matrix.archs, card.arch, backend.code_rule, build.archs, version)
+        own = "" if code == card.arch else f", which runs on {card.arch}"
+        return Answer(
+            rule="gpu-code", kind=Kind.FITS, reason=f"{name} holds {code} code{own} ({card_name(card)})", sources=sources
+        )
+    if how == "ptx":
+        reason = f"{name} has no code for {card_name(card)}; the driver translates its PTX at first start"
+        return _community("gpu-code", reason, sources)
+    for setting in backend.overrides:
+        if setting.arch == card.arch and setting.acts_as in build.archs and target.platform.os in setting.os:
+            words = " ".join(f"{key}={value}" for key, value in sorted(setting.env.items()))
+            reason = f"{name} has no code for {card_name(card)}; with {words} it runs {setting.acts_as} code"
+            return Answer(
+                rule="gpu-code",
+                kind=Kind.SETTING,
+                reason=reason,
+                sources=sources + setting.sources,
+                env=setting.env,
+                change=Change(kind="setting", text=f"set {words}: --accept override", value=words),
+            )
+    if row is None and backend.code_rule == "cuda" and _capability(card.arch) is None:
+        return _unknown("gpu-code", f"{card.arch} is an architecture that the matrix does not know", build.sources)
+    if row is None and backend.code_rule == "cuda" and _newer_than_all(card.arch, build.archs):
+        reason = f"the matrix does not know {card.arch}, which is newer than all code in {name}"
+        return _unknown("gpu-code", reason, build.sources)
+    reason = f"{name} has no code for {card_name(card)}: it holds {', '.join(build.archs) or 'none'}"
+    return _rejected("gpu-code", reason, sources)
+
+
+def _code_unknown(candidate: Candidate, card: Gpu, row: Architecture | None, sources: tuple[str, ...]) -> Answer:
+    name, version = framework_build(candidate), candidate.backend_release.version
+    if row and row.last_backend is not None and version > row.last_backend:
+        last = f"{_backend_title(candidate.backend)} {row.last_backend}"
+        reason = f"{name} cannot have code for {card_name(card)}: {last} was the last that made any"
+        return _rejected("gpu-code", reason, sources)
+    return _unknown(
+        "gpu-code", f"which code {name} holds is not known, so neither is whether it runs on {card_name(card)}", sources
+    )
+
+
+_CODE = re.compile(r"sm_(\d+)(\d)([af]?)\Z", re.ASCII)
+
+
+@lru_cache(maxsize=1024)
+def _capability(arch: str) -> tuple[int, int, str] | None:
+    """The major and minor compute capability and the feature letter: sm_90a gives (9, 0, "a")."""
+    found = _CODE.match(arch)
+    return (int(found[1]), int(found[2]), found[3]) if found else None
+
+
+def _newer_than_all(arch: str, codes: Iterable[str]) -> bool:
+    mine = _capability(arch)
+    known = [found[:2] for code in codes if (found := _capability(code))]
+    return mine is not None and bool(known) and mine[:2] > max(known)
+
+
+def code_for(
+    archs: Mapping[str, Architecture], arch: str, rule: str, codes: tuple[str, ...], ptx: tuple[str, ...], version: Dotted
+) -> str:
+    """How compiled code runs on an architecture: "native", "ptx" (translated by the driver) or "" (not at all)."""
+    if native_code(archs, arch, rule, codes, version):
+        return "native"
+    device = _capability(arch)
+    if rule != "cuda" or arch not in archs or device is None:
+        return ""
+    # PTX is translated upwards over every border of generations; code with a feature letter is not portable.
+    sources = [found for each in ptx if (found := _capability(each))]
+    return "ptx" if any(found[:2] <= device[:2] and not found[2] for found in sources) else ""
+
+
+def native_code(archs: Mapping[str, Architecture], arch: str, rule: str, codes: tuple[str, ...], version: Dotted) -> str:
+    """The best of the compiled codes that runs on an architecture as it is; "" where none does."""
+    if arch in codes:
+        return arch
+    if rule != "cuda" or arch not in archs:
+        return ""
+    fitting = (code for code in codes if _runs_on(archs, code, arch, version))
+    return max(fitting, key=lambda code: _capability(code) or (0, 0, ""), default="")
+
+
+def _runs_on(archs: Mapping[str, Architecture], code: str, arch: str, version: Dotted) -> bool:
+    made_for, device = _capability(code), _capability(arch)
+    if made_for is None or device is None:
+        return False
+    if made_for[2] == "a":  # sm_90a is for 9.0 alone
+        return made_for[:2] == device[:2]
+    # Some architectures are neighbours of a generation without sharing its binary code (the Tegra ones): only code made for
+    # them runs there, until a toolkit lifts that, and code made for them runs nowhere else.
+    row = archs[arch]
+    if row.runs_code_of is not None and code in row.runs_code_of:
+        return True
+    if row.runs_code_of is not None and (row.exact_until is None or version < row.exact_until):
+        return False
+    own = archs.get(code)
+    if own is not None and own.runs_code_of is not None:
+        return False
+    return made_for[0] == device[0] and made_for[1] <= device[1]
+
+
+def vendor_support(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the vendor promises the card for this release of its backend."""
+    backend, release, build = candidate.backend, candidate.backend_release, candidate.build
+    if build.vendor_supported is False:
+        note = f": {build.note}" if build.note else ""
+        return _community("vendor-support", f"{framework_build(candidate)} is community work{note}", build.sources)
+    # NVIDIA promises every card that a toolkit compiles for; who ships exact code per chip keeps a list instead.
+    if backend.code_rule != "exact" and release.archs is None:
+        return _fits("vendor-support")
+    for card in cards(backend, target):
+        if release.archs is None:
+            reason = f"whether {vendor_title(backend.vendor)} supports {card_name(card)} with {toolkit(candidate)} is not known"
+            return _community("vendor-support", reason, release.sources)
+        if card.arch not in release.archs:
+            reason = f"{card_name(card)} is not on {vendor_title(backend.vendor)}'s list for {toolkit(candidate)}"
+            return _community("vendor-support", reason, release.sources)
+        if card.arch in release.deprecated_archs:
+            reason = f"{vendor_title(backend.vendor)} calls {card_name(card)} deprecated in {toolkit(candidate)}"
+            return Answer(rule="vendor-support", kind=Kind.FITS, reason=reason, sources=release.sources)
+    return _fits("vendor-support")
+
+
+# ---- the driver --------------------------------------------------------------------------------------------------
+
+
+def _driver(candidate: Candidate, target: Target) -> tuple[DriverFacts, Dotted | None]:
+    facts = target.drivers.get(candidate.backend.vendor) or DriverFacts()
+    return facts, dotted(facts.kernel)
+
+
+def _driver_name(candidate: Candidate, target: Target) -> str:
+    # Inside WSL2 the kernel driver is the one of the Windows host, with Windows' numbers.
+    return "the Windows driver" if target.platform.os is Os.WSL2 else "the driver"
+
+
+def _update(candidate: Candidate, target: Target, floor: Dotted) -> Change:
+    return Change(kind="driver", text=f"update {_driver_name(candidate, target)} to {floor} or newer", value=str(floor))
+
+
+def tag_floor(release: BackendRelease, os: Os) -> Dotted | None:
+    """The driver that wheels of a tag need on a system."""
+    return release.min_driver.get(os) or (release.min_driver.get(Os.WINDOWS) if os is Os.WSL2 else None)
+
+
+def own_driver(backend: Backend, version: Dotted, os: Os) -> tuple[Dotted | None, tuple[str, ...]]:
+    """The driver that a toolkit came with, or its branch where only that is known; None where neither is."""
+    for release in backend.releases:
+        if release.version == version:
+            found = release.toolkit_driver.get(os) or (release.toolkit_driver.get(Os.WINDOWS) if os is Os.WSL2 else None)
+            if found is not None:
+                return found, release.sources
+    older = newer = None
+    for branch in backend.branches:
+        if branch.max_backend is None:
+            continue
+        if branch.max_backend >= version:
+            newer = branch if newer is None or branch.branch < newer.branch else newer
+        else:
+            older = branch
+    # Without an older branch beside it, the first one of the table need not be the first that served.
+    return (newer.branch, newer.sources) if newer and (older or newer.max_backend == version) else (None, ())
+
+
+def driver_present(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the cards are in the hands of a driver that can compute."""
+    backend = candidate.backend
+    module = COMPUTE_MODULES.get(backend.vendor)
+    if module is None or target.platform.os is not Os.LINUX:
+        return _fits("driver-present")
+    for card in cards(backend, target):
+        if card.kernel_driver in ("", module):
+            continue
+        need = needed_driver(candidate, target, matrix)
+        state = "no kernel driver" if card.kernel_driver == NO_MODULE else f"the kernel driver {card.kernel_driver}"
+        reason = f"{card_name(card)} has {state}; {toolkit(candidate)} needs {module}" + (f" {need} or newer" if need else "")
+        text = f"install {vendor_title(backend.vendor)}'s driver" + (f" {need} or newer" if need else "")
+        return _rejected(
+            "driver-present",
+            reason,
+            candidate.backend_release.sources,
+            Change(kind="driver", text=text, value=str(need or "")),
+            need,
+        )
+    return _fits("driver-present")
+
+
+def needed_driver(candidate: Candidate, target: Target, matrix: Matrix) -> Dotted | None:
+    """The strictest floor for this candidate on this machine."""
+    floors = [
+        answer.need_driver
+        for answer in (rule(candidate, target, matrix, None) for rule in (driver_floor, driver_knows_gpu, driver_translates))
+        if answer.need_driver is not None
+    ]
+    return max(floors, key=lambda floor: floor.key, default=None)
+
+
+def driver_floor(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the kernel driver reaches the floor of the wheel's tag. For CUDA that is the floor of its major version."""
+    release = candidate.backend_release
+    floor = tag_floor(release, target.platform.os)
+    if floor is None:
+        return _fits("driver-floor")
+    _, have = _driver(candidate, target)
+    if have is not None and have < floor:
+        reason = (
+            f"driver {have} is older than {floor}, which {toolkit(candidate)} wheels need on {_OS_TITLES[target.platform.os]}"
+        )
+        return _rejected("driver-floor", reason, release.sources, _update(candidate, target, floor), floor)
+    reason = (
+        f"driver {have} reaches {floor}, the floor of {toolkit(candidate)} wheels"
+        if have is not None
+        else f"{toolkit(candidate)} wheels need driver {floor} or newer"
+    )
+    return Answer(rule="driver-floor", kind=Kind.FITS, reason=reason, sources=release.sources, need_driver=floor)
+
+
+def driver_knows_gpu(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the kernel driver is new enough to drive the cards at all, whatever code the wheel holds."""
+    backend = candidate.backend
+    if backend.code_rule != "cuda":
+        return _fits("driver-knows-gpu")
+    _, have = _driver(candidate, target)
+    strictest: Answer | None = None
+    for card in cards(backend, target):
+        row = matrix.archs.get(card.arch)
+        if row is None or row.min_backend is None:
+            continue
+        floor, sources = own_driver(backend, row.min_backend, target.platform.os)
+        if floor is None or (strictest and strictest.need_driver and floor <= strictest.need_driver):
+            continue
+        first = f"the first is {floor}, of {_backend_title(backend)} {row.min_backend}"
+        if have is not None and have < floor:
+            reason = f"driver {have} does not know {card_name(card)}: {first}"
+            strictest = _rejected("driver-knows-gpu", reason, row.sources + sources, _update(candidate, target, floor), floor)
+        else:
+            reason = f"{card_name(card)} needs a driver that knows it: {first}"
+            strictest = Answer(
+                rule="driver-knows-gpu", kind=Kind.FITS, reason=reason, sources=row.sources + sources, need_driver=floor
+            )
+    return strictest or _fits("driver-knows-gpu")
+
+
+def driver_translates(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the driver can translate the wheel's PTX, where only that serves: minor-version compatibility does not cover it."""
+    backend, build, release = candidate.backend, candidate.build, candidate.backend_release
+    if backend.code_rule != "cuda" or not build.ptx or build.archs is None:
+        return _fits("driver-translates")
+    _, have = _driver(candidate, target)
+    for card in cards(backend, target):
+        if code_for(matrix.archs, card.arch, "cuda", build.archs, build.ptx, release.version) != "ptx":
+            continue
+        floor, sources = own_driver(backend, release.version, target.platform.os)
+        if floor is None:
+            return _unknown(
+                "driver-translates", f"which driver translates the PTX of {toolkit(candidate)} is not known", release.sources
+            )
+        if have is not None and have < floor:
+            what = f"the PTX of {toolkit(candidate)} for {card_name(card)}"
+            reason = f"driver {have} cannot translate {what}: that takes the toolkit's own driver, {floor}"
+            return _rejected("driver-translates", reason, sources, _update(candidate, target, floor), floor)
+        reason = f"translating the PTX of {toolkit(candidate)} takes the toolkit's own driver, {floor} or newer"
+        return Answer(rule="driver-translates", kind=Kind.FITS, reason=reason, sources=sources, need_driver=floor)
+    return _fits("driver-translates")
+
+
+def driver_dropped(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the driver's branch still drives the cards."""
+    backend = candidate.backend
+    _, have = _driver(candidate, target)
+    if have is None or not backend.branches:
+        return _fits("driver-dropped")
+    for card in cards(backend, target):
+        for branch in backend.branches:
+            if card.arch in branch.dropped and have >= branch.branch:
+                last = max(
+                    (b.branch for b in backend.branches if b.branch < branch.branch), key=lambda each: each.key, default=None
+                )
+                reason = f"driver {have} no longer drives {card_name(card)}: branch {branch.branch} dropped it"
+                if last is None:
+                    return _rejected("driver-dropped", reason, branch.sources)
+                change = Change(kind="driver", text=f"use a {last} driver", value=str(last))
+                return _rejected("driver-dropped", f"{reason}, {last} is the last that does", branch.sources, change)
+    return _fits("driver-dropped")
+
+
+def driver_window(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the vendor tested this user space with so new a kernel driver."""
+    newest = candidate.backend_release.max_driver.get(target.platform.os)
+    _, have = _driver(candidate, target)
+    # The newest one is given as a line ("30.10"), which its updates belong to.
+    if newest is None or have is None or have.key[: len(newest.key)] <= newest.key:
+        return _fits("driver-window")
+    vendor = vendor_title(candidate.backend.vendor)
+    reason = f"kernel driver {have} is newer than {newest}, the last that {vendor} tested with {toolkit(candidate)}"
+    return _community("driver-window", reason, candidate.backend_release.sources)
+
+
+def kernel_module(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the loaded module is of the kind, open or proprietary, that the cards can use."""
+    facts, _ = _driver(candidate, target)
+    kind = module_kind(facts.license)
+    answer = _fits("kernel-module")
+    for card in cards(candidate.backend, target):
+        row = matrix.archs.get(card.arch)
+        if row is None or row.module not in ("open", "proprietary"):
+            continue
+        if kind and kind != row.module:
+            only = f"{card_name(card)} ({row.family}) works only with the {row.module} kernel module"
+            reason = f"{only}; the loaded one is {kind} (license {facts.license})"
+            change = Change(kind="driver", text=f"install the {row.module} kernel module of the driver", value=row.module)
+            return _rejected("kernel-module", reason, row.sources, change)
+        if not kind and target.platform.os is Os.LINUX:
+            reason = f"{card_name(card)} ({row.family}) works only with the {row.module} kernel module"
+            answer = Answer(rule="kernel-module", kind=Kind.FITS, reason=reason, sources=row.sources)
+    return answer
+
+
+def module_kind(text: str) -> str:
+    """The kind of NVIDIA's kernel module that has this license; "" where it cannot be told."""
+    if text.strip().upper() == "NVIDIA":
+        return "proprietary"
+    return "open" if "MIT" in text or "GPL" in text else ""
+
+
+# ---- what can be had ---------------------------------------------------------------------------------------------
+
+
+def offered(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the package sources of this machine can deliver the framework's wheel."""
+    if offers is None:
+        return _fits("offered")
+    wanted = f"{candidate.release.version}{local_version(candidate.build)}"
+    wheels = _wheels(offers).get((_normal(candidate.framework.package), wanted.lower()), ())
+    if any(_tag_fits(tag, candidate.python, candidate.platform) for wheel in wheels for tag in wheel.tags):
+        return _fits("offered")
+    index = index_of(candidate.framework, candidate.build)
+    if offers.indexes.get(index):
+        where = f"{index} does not have it"
+    else:
+        where = f"{index} could not be reached" if index in offers.indexes else f"{index} was not asked"
+    places = f"; looked at {', '.join(offers.places)}" if offers.places else ""
+    reason = f"{framework_build(candidate)} for Python {candidate.python} cannot be had here: {where}{places}"
+    return _rejected("offered", reason)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+_indexed: list[tuple[Offers, dict[tuple[str, str], list[Wheel]]]] = []
+
+
+def _wheels(offers: Offers) -> dict[tuple[str, str], list[Wheel]]:
+    """The wheels by name and version; kept for the last offers, since every candidate asks."""
+    if not _indexed or _indexed[0][0] is not offers:
+        found: dict[tuple[str, str], list[Wheel]] = {}
+        for wheel in offers.wheels:
+            found.setdefault((_normal(wheel.name), wheel.version.lower()), []).append(wheel)
+        _indexed[:] = [(offers, found)]
+    return _indexed[0][1]
+
+
+_LEGACY_GLIBC = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}  # PEP 600
+
+
+@lru_cache(maxsize=8192)
+def _tag_fits(tag: str, python: str, platform: Platform) -> bool:
+    """Whether a wheel with this tag installs for a Python on a platform."""
+    parts = tag.split("-", 2)
+    if len(parts) != 3:
+        return False
+    interpreter, abi, where = parts
+    number = python.removesuffix("t").replace(".", "")
+    own = f"cp{number}t" if python.endswith("t") else f"cp{number}"
+    pythonic = interpreter in (f"cp{number}", "py3", f"py{number}") and abi in (own, "none")
+    stable = (
+        abi == "abi3"
+        and not python.endswith("t")
+        and interpreter.startswith("cp3")
+        and _minor(interpreter) <= int(number[1:] or 0)
+    )
+    return (pythonic or stable) and _platform_fits(where, platform)
+
+
+def _minor(interpreter: str) -> int:
+    text = interpreter.removeprefix("cp3")
+    return int(text) if text.isdecimal() else 10_000
+
+
+def _platform_fits(where: str, platform: Platform) -> bool:
+    if where == "any":
+        return True
+    if platform.family == "windows":
+        return where == {"x86_64": "win_amd64", "arm64": "win_arm64"}.get(platform.arch)
+    if platform.family == "macos":
+        return where.startswith("macosx_") and where.endswith((f"_{platform.arch}", "_universal2"))
+    if platform.libc == "musl" or not where.endswith(f"_{platform.arch}"):
+        return False
+    name = where.removesuffix(f"_{platform.arch}")
+    if name == "linux":
+        return True
+    floor = dotted(_LEGACY_GLIBC.get(name) or name.removeprefix("manylinux_").replace("_", "."))
+    return name.startswith("manylinux") and floor is not None and (platform.glibc is None or platform.glibc >= floor)
+
+
+# Written out in the order in which a person would ask; every one is put to every candidate.
+RULES: tuple[Rule, ...] = (
+    os_family,
+    os_release,
+    glibc,
+    cpu_arch,
+    published,
+    python,
+    libraries,
+    companions,
+    gpu_vendor,
+    asked_for,
+    gpu_code,
+    vendor_support,
+    driver_present,
+    driver_floor,
+    driver_knows_gpu,
+    driver_translates,
+    driver_dropped,
+    driver_window,
+    kernel_module,
+    offered,
+)

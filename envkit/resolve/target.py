@@ -1,0 +1,382 @@
+"""A wish and the facts of a machine, brought together into the question that the rules answer."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from envkit.errors import UsageError
+from envkit.model import (
+    Dotted,
+    DriverFacts,
+    Facts,
+    Gpu,
+    Machine,
+    Matrix,
+    Os,
+    Platform,
+    Product,
+    Scheme,
+    Target,
+    Verdict,
+    Wish,
+    dotted,
+)
+from envkit.resolve import wishes
+from envkit.resolve.wishes import BackendWish, TorchWish
+
+_PCI_VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
+
+# The kernel module through which a vendor's compute stack reaches its cards; bound to anything else, they compute nothing.
+COMPUTE_MODULES = {"nvidia": "nvidia", "amd": "amdgpu"}
+
+NO_MODULE = "none"  # in Gpu.kernel_driver: it was looked at, and nothing is bound
+
+_INTEGRATED = ("apu", "integrated", "igpu")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What is asked of which machine, with every text read."""
+
+    target: Target
+    schemes: tuple[Scheme, ...]  # those that are considered
+    scheme: str = ""  # the one that was named
+    torch: TorchWish = field(default_factory=TorchWish)
+    backend: BackendWish = field(default_factory=BackendWish)
+    accept: frozenset[Verdict] = frozenset((Verdict.SUPPORTED, Verdict.COMMUNITY))
+    notes: tuple[str, ...] = ()
+
+
+def read(matrix: Matrix, wish: Wish, facts: Facts | None = None, pythons: Sequence[str] | None = None) -> Question:
+    """The question that a wish puts; raises UsageError where a text cannot be meant, or where too little is said."""
+    wishes.read_scheme(matrix, wish.scheme)
+    torch = wishes.read_torch(wish.torch)
+    backend = wishes.read_backend(matrix, wish.backend or torch.tag)
+    scheme = matrix.schemes.get(wish.scheme)
+    extras = _extras(matrix, wish.extras)
+    platform, own_python = _platform(matrix, wish.os, facts, scheme)
+    cards, notes = _cards(matrix, wish.gpu, facts, platform)
+    if cards is None and scheme is None and not _needs_no_card(matrix, backend):
+        raise UsageError(
+            "which accelerator? Nothing says what the machine has",
+            hint='name it (--gpu "RTX 5090", or --gpu none), give the facts of a machine (--facts FILE) or name a scheme',
+        )
+    shown, hidden = _set_aside(cards)
+    schemes = (scheme,) if scheme else tuple(_fitting_schemes(matrix, platform, backend))
+    target = Target(
+        platform=platform,
+        accelerators=shown,
+        drivers=_drivers(matrix, wish.driver, facts, platform, shown, scheme, backend),
+        pythons=_pythons(wish.python, facts, pythons, own_python),
+        hidden=hidden,
+        extras=extras,
+        asked=tuple(each.name for each in schemes) if scheme or backend.name else (),
+    )
+    return Question(
+        target=target,
+        schemes=schemes,
+        scheme=wish.scheme,
+        torch=torch,
+        backend=backend,
+        accept=frozenset(wish.accept),
+        notes=tuple(notes),
+    )
+
+
+def describe(question: Question) -> str:
+    """The question in one line: "torch 2.7, RTX 5090 (sm_120), driver 550.54.14, linux/x86_64"."""
+    target = question.target
+    parts = [question.scheme] if question.scheme else []
+    if question.torch.specifier:
+        parts.append(f"torch {question.torch.text.removeprefix('torch')}")
+    if question.backend.text:
+        parts.append(question.backend.text)
+    if target.accelerators:
+        parts.extend(card_name(card) for card in target.accelerators)
+    elif target.accelerators is not None:
+        parts.append("no accelerator")
+    versions = sorted({facts.kernel for facts in target.drivers.values() if facts.kernel})
+    parts.extend(f"driver {text}" for text in versions)
+    parts.append(str(target.platform))
+    if target.pythons:
+        parts.append(f"Python {' or '.join(target.pythons)}")
+    return ", ".join(parts)
+
+
+def card_name(card: Gpu) -> str:
+    """How messages name a card: "NVIDIA GeForce RTX 5090 (sm_120)"."""
+    name = card.name or card.pci_id
+    if name and card.arch and name != card.arch:
+        return f"{name} ({card.arch})"
+    return name or card.arch or f"{card.vendor or 'unknown'} GPU"
+
+
+# ---- platform ----------------------------------------------------------------------------------------------------
+
+
+def _platform(matrix: Matrix, text: str, facts: Facts | None, scheme: Scheme | None) -> tuple[Platform, str]:
+    """The platform, and the Python that comes with it where a container's platform is meant."""
+    found = _platform_of_facts(matrix, facts.machine) if facts else None
+    if text.strip():
+        asked = wishes.read_platform(matrix, text)
+        # A family that the facts agree with adds nothing; anything else describes another machine.
+        return (found if found and not asked.release and asked.os is found.os and "/" not in text else asked), ""
+    if found:
+        return found, ""
+    if scheme and scheme.container and scheme.container.platform in matrix.platforms:
+        row = matrix.platforms[scheme.container.platform]
+        return wishes.platform_of(row), row.python
+    os = scheme.os if scheme else Os.LINUX
+    return Platform(os=os, arch=wishes.default_word(os), libc=wishes.libc_of(os, "", "")), ""
+
+
+def _platform_of_facts(matrix: Matrix, machine: Machine) -> Platform:
+    word = machine.os.strip().lower() or "linux"
+    os = Os(word) if word in set(Os) else Os.LINUX
+    if os is Os.LINUX and machine.wsl:
+        os = Os.WSL2
+    row = wishes.find_release(matrix, machine.os_id) if machine.os_id else wishes.release_named(matrix, machine.os_release)
+    release = row.id if row else machine.os_id
+    libc = machine.libc or wishes.libc_of(os, release or machine.os_release.lower().split(" ")[0], machine.glibc)
+    return Platform(
+        os=os,
+        release=release,
+        arch=wishes.machine_word(os, machine.arch) or wishes.default_word(os),
+        glibc=(dotted(machine.glibc) or (row.glibc if row else None)) if libc == "glibc" else None,
+        kernel=dotted(machine.kernel),
+        libc=libc,
+    )
+
+
+def _fitting_schemes(matrix: Matrix, platform: Platform, backend: BackendWish) -> Iterator[Scheme]:
+    own = {(s.backend, s.framework) for s in matrix.schemes.values() if s.os is platform.os}
+    for scheme in matrix.schemes.values():
+        # WSL2 runs Linux wheels, so Linux schemes serve it wherever no scheme of its own does.
+        fits = scheme.os is platform.os or (
+            platform.os is Os.WSL2 and scheme.os is Os.LINUX and (scheme.backend, scheme.framework) not in own
+        )
+        if fits and backend.name in ("", scheme.backend):
+            yield scheme
+
+
+# ---- accelerators ------------------------------------------------------------------------------------------------
+
+
+def _needs_no_card(matrix: Matrix, backend: BackendWish) -> bool:
+    return bool(backend.name) and matrix.backends[backend.name].device == "cpu"
+
+
+def _cards(matrix: Matrix, text: str, facts: Facts | None, platform: Platform) -> tuple[tuple[Gpu, ...] | None, list[str]]:
+    if text.strip():
+        return _card_named(text.strip()), []
+    if facts is None or facts.machine.gpus is None:
+        return None, []
+    vendors = {backend.vendor for backend in matrix.backends.values() if backend.vendor}
+    anything = any(_serves_any(matrix, scheme, platform) for scheme in matrix.schemes.values())
+    cards, notes = [], []
+    for found in facts.machine.gpus:
+        card = _identified(found, facts.machine, platform)
+        if card.vendor in vendors or (anything and card.vendor in _PCI_VENDORS.values()):
+            cards.append(card)
+        elif card.vendor:
+            notes.append(f"{card_name(card)} is left aside: no scheme of the matrix uses {_vendor_title(card.vendor)} GPUs here")
+    return tuple(cards), notes
+
+
+def _serves_any(matrix: Matrix, scheme: Scheme, platform: Platform) -> bool:
+    backend = matrix.backends[scheme.backend]
+    return not backend.vendor and backend.device != "cpu" and scheme.os is platform.os
+
+
+def _vendor_title(vendor: str) -> str:
+    return {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}.get(vendor, vendor)
+
+
+def _card_named(text: str) -> tuple[Gpu, ...]:
+    from envkit import devices
+
+    if text.lower() == "none":
+        return ()
+    found = devices.find(text)
+    if found.kind == "none" and not found.suggestions and not found.products and not found.archs:
+        found_nothing = text.lower() in ("cpu", "no", "nothing")
+        hint = (
+            "--gpu none means no accelerator"
+            if found_nothing
+            else "write a product, an architecture (sm_86) or a PCI id (10de:2684)"
+        )
+        raise UsageError(f"unknown GPU {text!r}", hint=hint)
+    if found.ambiguous:
+        raise UsageError(
+            f"--gpu {text!r} may mean several: {'; '.join(_meanings(found.products, found.archs))}",
+            hint="write the full name, the architecture or the PCI id",
+        )
+    if found.products:
+        product = found.products[0]
+        arch = found.archs[0] if found.archs else product.arch
+        pci_id = text.lower() if found.kind == "pci" else ""
+        return (Gpu(name="" if found.kind == "arch" else product.name, arch=arch, vendor=product.vendor, pci_id=pci_id),)
+    if found.archs:
+        return (Gpu(arch=found.archs[0], vendor=found.vendor),)
+    raise UsageError(
+        f"unknown GPU {text!r}" + (f"; did you mean {', '.join(found.suggestions)}?" if found.suggestions else ""),
+        hint="write a product, an architecture (sm_86) or a PCI id (10de:2684)",
+    )
+
+
+def _meanings(products: Sequence[Product], archs: Sequence[str]) -> list[str]:
+    texts = []
+    for product in products:
+        known = ", ".join(product.variants or ((product.arch,) if product.arch else ()))
+        texts.append(f"{product.name} ({known})" if known else product.name)
+    return texts or list(archs)
+
+
+def _identified(gpu: Gpu, machine: Machine, platform: Platform) -> Gpu:
+    """The card with its vendor, architecture and name filled in from the catalogue, as far as it knows them."""
+    product = _product(gpu)
+    vendor = (
+        gpu.vendor or _PCI_VENDORS.get(gpu.pci_id.lower()[:4], "") or (product.vendor if product else "") or _vendor_of(gpu.arch)
+    )
+    arch = _arch_word(gpu.arch, vendor) or (product.arch if product else "")
+    return replace(
+        gpu,
+        vendor=vendor,
+        arch=arch,
+        name=gpu.name or (product.name if product else ""),
+        kernel_driver=gpu.kernel_driver or _missing_module(vendor, machine, platform),
+    )
+
+
+def _product(gpu: Gpu) -> Product | None:
+    from envkit import devices
+
+    product = devices.by_pci(gpu.pci_id.lower()) if gpu.pci_id else None
+    if product is None and gpu.name and not gpu.arch:
+        found = devices.find(gpu.name)
+        product = found.products[0] if found.products and not found.ambiguous else None
+    return product
+
+
+def _vendor_of(arch: str) -> str:
+    word = arch.lower()
+    return "nvidia" if word.startswith("sm_") else "amd" if word.startswith("gfx") else ""
+
+
+def _arch_word(text: str, vendor: str) -> str:
+    word = text.strip().lower().split(":")[0]  # gfx90a:sramecc+:xnack- is gfx90a
+    capability = re.fullmatch(r"(\d+)\.(\d)", word, re.ASCII)
+    return f"sm_{capability[1]}{capability[2]}" if capability and vendor in ("nvidia", "") else word
+
+
+def _missing_module(vendor: str, machine: Machine, platform: Platform) -> str:
+    """`NO_MODULE` where the loaded modules are known and the vendor's is not among them."""
+    module = COMPUTE_MODULES.get(vendor)
+    if platform.os is not Os.LINUX or module is None or machine.modules is None or _driver_facts(machine, vendor).kernel:
+        return ""
+    return "" if module in machine.modules else NO_MODULE
+
+
+def _set_aside(cards: tuple[Gpu, ...] | None) -> tuple[tuple[Gpu, ...] | None, tuple[Gpu, ...]]:
+    """The cards to plan for, and integrated GPUs that have a card of the same vendor beside them."""
+    if cards is None or len(cards) < 2:
+        return cards, ()
+    integrated = [_is_integrated(card) for card in cards]
+    discrete = {card.vendor for card, inside in zip(cards, integrated, strict=True) if not inside}
+    hidden = tuple(card for card, inside in zip(cards, integrated, strict=True) if inside and card.vendor in discrete)
+    shown = [card for card in cards if not any(card is each for each in hidden)]
+    return tuple(sorted(shown, key=_is_integrated)), hidden
+
+
+def _is_integrated(card: Gpu) -> bool:
+    product = _product(card)
+    return product is not None and product.kind in _INTEGRATED
+
+
+# ---- drivers -----------------------------------------------------------------------------------------------------
+
+
+def _driver_facts(machine: Machine, vendor: str) -> DriverFacts:
+    return machine.drivers.get(vendor) or machine.driver
+
+
+def _drivers(
+    matrix: Matrix,
+    text: str,
+    facts: Facts | None,
+    platform: Platform,
+    cards: tuple[Gpu, ...] | None,
+    scheme: Scheme | None,
+    backend: BackendWish,
+) -> Mapping[str, DriverFacts]:
+    asked = wishes.read_driver(text)
+    vendors = dict.fromkeys(card.vendor for card in cards or ())
+    if not vendors:
+        name = scheme.backend if scheme else backend.name
+        vendors = dict.fromkeys([matrix.backends[name].vendor] if name and matrix.backends[name].vendor else [])
+    found: dict[str, DriverFacts] = {}
+    for vendor in vendors:
+        known = DriverFacts()
+        if facts and vendor in facts.machine.drivers:
+            known = facts.machine.drivers[vendor]
+        elif facts and not facts.machine.drivers and (len(vendors) == 1 or vendor == _driven(vendors)):
+            known = facts.machine.driver
+        kernel = driver_number(vendor, platform.os, asked or known.kernel)
+        found[vendor] = replace(known, kernel=kernel)
+    return found
+
+
+def _driven(vendors: Mapping[str, None]) -> str:
+    """Whose driver a lone [machine.driver] table describes beside cards of several vendors."""
+    # amdgpu shows no version of its own unless it came from AMD's packages.
+    return "nvidia" if "nvidia" in vendors else next(iter(vendors))
+
+
+def driver_number(vendor: str, os: Os, text: str) -> str:
+    """The vendor's own number for a driver; Windows shows 32.0.15.7260 for NVIDIA's 572.60. "" where it cannot be told."""
+    parts = text.split(".")
+    if os not in (Os.WINDOWS, Os.WSL2) or len(parts) != 4 or not all(part.isdecimal() for part in parts):
+        return text if dotted(text) else ""
+    if vendor == "nvidia":
+        digits = (parts[2] + parts[3].zfill(4))[-5:]
+        return f"{int(digits[:3])}.{digits[3:]}"
+    # AMD's Windows driver numbers say nothing about the Adrenalin release that the floors are given in.
+    return "" if vendor == "amd" else text
+
+
+# ---- Pythons and companions --------------------------------------------------------------------------------------
+
+
+def _pythons(text: str, facts: Facts | None, offered: Sequence[str] | None, own: str) -> tuple[str, ...] | None:
+    asked = wishes.read_python(text)
+    if asked:
+        return (asked,)
+    if offered is not None:
+        return tuple(dict.fromkeys(wishes.read_python(each) for each in offered)) or None
+    if facts and facts.python.version:
+        found = re.match(r"3\.\d+", facts.python.version, re.ASCII)
+        if found:
+            return (found[0] + ("t" if facts.python.version.lower().endswith("t") else ""),)
+    return (own,) if own else None
+
+
+def _extras(matrix: Matrix, names: Sequence[str]) -> tuple[str, ...]:
+    known = sorted({name for framework in matrix.frameworks.values() for name in framework.companions})
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name.lower(), known, n=1)
+            meant = f"; did you mean {close[0]!r}?" if close else ""
+            raise UsageError(f"no companion package {name!r}{meant}", hint=f"the matrix knows {', '.join(known) or 'none'}")
+    return tuple(dict.fromkeys(names))
+
+
+def with_driver(target: Target, vendor: str, driver: Dotted | None) -> Target:
+    """The same machine with another driver of that vendor, loaded; None for one whose version does not matter."""
+    facts = replace(target.drivers.get(vendor, DriverFacts()), kernel=str(driver or ""))
+    cards = target.accelerators and tuple(
+        replace(card, kernel_driver="") if card.vendor == vendor else card for card in target.accelerators
+    )
+    return replace(target, drivers={**target.drivers, vendor: facts}, accelerators=cards)
