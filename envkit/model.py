@@ -282,6 +282,7 @@ class BackendRelease:
     min_driver: Mapping[Os, Dotted] = field(default_factory=_nothing)  # what a wheel of this tag needs (minor-version floor)
     toolkit_driver: Mapping[Os, Dotted] = field(default_factory=_nothing)  # the toolkit's own driver
     max_driver: Mapping[Os, Dotted] = field(default_factory=_nothing)
+    min_kernel: Mapping[Os, Dotted] = field(default_factory=_nothing)  # Windows: the build, 10.0.16299
     platforms: tuple[str, ...] | None = None  # platform ids that the vendor lists; None: not known
     archs: tuple[str, ...] | None = None  # architectures that the vendor lists; None: not known
     deprecated_archs: tuple[str, ...] = ()

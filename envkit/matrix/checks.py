@@ -1,0 +1,99 @@
+"""What must be true of a good matrix beyond its being readable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+from envkit.matrix.reader import natural, order_of
+from envkit.model import Build, Framework, Matrix
+
+
+def check(matrix: Matrix) -> list[str]:
+    """The faults of a matrix that could be read: rows without source, out of order, or that contradict each other."""
+    faults: list[str] = []
+    used: set[str] = set()
+    for path, row in _rows(matrix):
+        used.update(row.sources)
+        if not row.sources:
+            faults.append(f"{path}: has no source")
+    faults += [f"source.{word}: no row refers to it" for word in matrix.sources if word not in used]
+    faults += _order(matrix)
+    for framework in matrix.frameworks.values():
+        faults += _framework(framework)
+    for name, scheme in matrix.schemes.items():
+        parts = name.split("-")
+        fitting = (str(scheme.os), scheme.backend, *((scheme.framework,) if len(parts) > 2 else ()))
+        if tuple(parts) != fitting:
+            faults.append(f"scheme.{name}: is named otherwise than <os>-<backend>[-<framework>]: {'-'.join(fitting)}")
+        faults += [
+            f"scheme.{name}.{field}: is empty" for field in ("needs", "pros", "cons", "cannot") if not getattr(scheme, field)
+        ]
+    for name, arch in matrix.archs.items():
+        if arch.min_backend and arch.last_backend and arch.last_backend < arch.min_backend:
+            faults.append(f"arch.{name}: last_backend {arch.last_backend} comes before min_backend {arch.min_backend}")
+    return faults
+
+
+def _rows(matrix: Matrix) -> Iterable[tuple[str, Any]]:
+    for section, table in (("platform", matrix.platforms), ("arch", matrix.archs), ("scheme", matrix.schemes)):
+        yield from ((f"{section}.{name}", row) for name, row in table.items())
+    for name, backend in matrix.backends.items():
+        yield f"backend.{name}", backend
+    for name, framework in matrix.frameworks.items():
+        yield f"framework.{name}", framework
+    for path, rows in _lists(matrix):
+        yield from ((f"{path}[{position}]", row) for position, row in enumerate(rows))
+    for name, releases in matrix.libraries.items():
+        yield from ((f"library.{name} {row.version}", row) for row in releases)
+
+
+def _order(matrix: Matrix) -> Iterable[str]:
+    sections: tuple[tuple[str, Iterable[str]], ...] = (
+        ("source", matrix.sources),
+        ("platform", matrix.platforms),
+        ("arch", matrix.archs),
+        ("backend", matrix.backends),
+        ("framework", matrix.frameworks),
+        ("library", matrix.libraries),
+        ("scheme", matrix.schemes),
+    )
+    for section, table in sections:
+        for before, after in pairwise(table):
+            if natural(after) < natural(before):
+                yield f"{section}.{after}: stands after {before}; rows are sorted"
+    for path, rows in _lists(matrix):
+        for position, (before, after) in enumerate(pairwise(rows), start=1):
+            if order_of(after) < order_of(before):
+                yield f"{path}[{position}]: belongs before the row above it; rows are sorted"
+
+
+def _lists(matrix: Matrix) -> Iterable[tuple[str, tuple[Any, ...]]]:
+    for name, backend in matrix.backends.items():
+        yield f"backend.{name}.release", backend.releases
+        yield f"backend.{name}.branch", backend.branches
+        yield f"backend.{name}.override", backend.overrides
+    for name, framework in matrix.frameworks.items():
+        yield f"framework.{name}.release", framework.releases
+        yield f"framework.{name}.build", framework.builds
+
+
+def _framework(framework: Framework) -> Iterable[str]:
+    place = f"framework.{framework.name}"
+    for position, release in enumerate(framework.releases):
+        line = release.version.rpartition(".")[0]
+        if not any(build.release in (release.version, line) for build in framework.builds):
+            yield f"{place}.release[{position}]: no build serves {release.version}"
+    for position, build in enumerate(framework.builds):
+        yield from _build(f"{place}.build[{position}]", build)
+
+
+def _build(path: str, build: Build) -> Iterable[str]:
+    families = {platform.partition("/")[0] for platform in build.platforms}
+    if build.glibc and families != {"linux"}:
+        yield f"{path}.glibc: means nothing for {', '.join(sorted(families - {'linux'}))}"
+    if build.macos and families != {"macos"}:
+        yield f"{path}.macos: means nothing for {', '.join(sorted(families - {'macos'}))}"
+    if list(build.platforms) != sorted(build.platforms):
+        yield f"{path}.platforms: are not sorted"

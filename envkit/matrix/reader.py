@@ -1,0 +1,601 @@
+"""matrix.toml and overlays -> Matrix: every fault is noted with its dotted path, then all are reported together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from envkit.data import shipped
+from envkit.errors import InvalidFile
+from envkit.matrix import fields as f
+from envkit.matrix.fields import BAD, Faults, Shape, join, may, need
+from envkit.matrix.parsed import read_toml
+from envkit.model import (
+    Architecture,
+    Backend,
+    BackendRelease,
+    Build,
+    Container,
+    DriverBranch,
+    Framework,
+    FrameworkRelease,
+    LibraryRelease,
+    Matrix,
+    OsRelease,
+    OverrideSetting,
+    Scheme,
+    Source,
+)
+
+SCHEMA = 1
+
+# ---- the shape of the file ---------------------------------------------------------------------------------------
+
+_SOURCES = may(f.one_or_several(f.name))
+_TEXTS = f.several(f.text)
+_NAMES = f.several(f.name)
+_PYTHONS = f.several(f.python, least=1)
+_BY_OS = f.keyed(f.os_family, f.version)
+_ENV = f.keyed(f.variable, f.text)
+_PACKAGES = f.keyed(f.package, f.release_version)
+
+_META: Shape = {"schema": need(lambda value, path, faults: _schema(value, path, faults)), "updated": need(f.date)}
+_SOURCE: Shape = {"text": need(f.text), "url": may(f.address), "date": may(f.date)}
+_PLATFORM: Shape = {
+    "os": need(f.os_family),
+    "name": need(f.text),
+    "glibc": may(f.version),
+    "python": may(f.python),
+    "kernel": may(f.version),
+    "min_build": may(f.version),
+    "source": _SOURCES,
+}
+_ARCH: Shape = {
+    "vendor": need(f.name),
+    "family": need(f.text),
+    "min_backend": may(f.version),
+    "last_backend": may(f.version),
+    "module": may(f.one_of(("open", "proprietary", "either"), "kernel module")),
+    "runs_code_of": may(f.several(f.name, least=1)),
+    "exact_until": may(f.version),
+    "note": may(f.text),
+    "source": _SOURCES,
+}
+_BACKEND: Shape = {
+    "vendor": need(lambda value, path, faults: value if value == "" else f.name(value, path, faults)),
+    "title": need(f.text),
+    "device": need(f.name),
+    "code_rule": may(f.one_of(("cuda", "exact", "any"), "code rule")),
+    "source": _SOURCES,
+}
+_BACKEND_RELEASE: Shape = {
+    "version": need(f.version),
+    "tag": need(f.tag),
+    "min_driver": may(_BY_OS),
+    "toolkit_driver": may(_BY_OS),
+    "max_driver": may(_BY_OS),
+    "min_kernel": may(_BY_OS),
+    "platforms": may(_NAMES),
+    "archs": may(_NAMES),
+    "deprecated_archs": may(_NAMES),
+    "evidence": may(f.evidence),
+    "note": may(f.text),
+    "source": _SOURCES,
+}
+_BRANCH: Shape = {
+    "branch": need(f.version),
+    "max_backend": may(f.version),
+    "dropped": may(_NAMES),
+    "designation": may(f.text),
+    "eol": may(f.text),
+    "note": may(f.text),
+    "source": _SOURCES,
+}
+_OVERRIDE: Shape = {
+    "arch": need(f.name),
+    "acts_as": need(f.name),
+    "env": need(_ENV),
+    "os": need(f.several(f.os_family, least=1)),
+    "note": may(f.text),
+    "source": _SOURCES,
+}
+_FRAMEWORK: Shape = {
+    "package": need(f.package),
+    "index": need(f.index),
+    "default_packages": may(f.several(f.package)),
+    "companions": may(f.several(f.package)),
+    "source": _SOURCES,
+}
+_FRAMEWORK_RELEASE: Shape = {
+    "version": need(f.release_version),
+    "date": may(f.date),
+    "pythons": need(_PYTHONS),
+    "companions": may(f.keyed(f.package, f.several(f.release_version, least=1))),
+    "requires": may(f.keyed(f.package, f.specifier)),
+    "yanked": may(f.flag),
+    "note": may(f.text),
+    "source": _SOURCES,
+}
+_BUILD: Shape = {
+    "release": need(f.release_line),
+    "tag": need(f.tag),
+    "platforms": need(f.several(f.wheel_platform, least=1)),
+    "archs": may(_NAMES),
+    "ptx": may(_NAMES),
+    "published": may(f.flag_or_unknown),
+    "pythons": may(_PYTHONS),
+    "glibc": may(f.version),
+    "macos": may(f.version),
+    "local": may(f.local),
+    "index": may(f.index),
+    "extras": may(f.extras),
+    "packages": may(_PACKAGES),
+    "vendor_supported": may(f.flag_or_unknown),
+    "evidence": may(f.evidence),
+    "note": may(f.text),
+    "source": _SOURCES,
+}
+_LIBRARY_RELEASE: Shape = {"version": need(f.release_version), "pythons": need(_PYTHONS), "source": _SOURCES}
+_SCHEME: Shape = {
+    "os": need(f.os_family),
+    "backend": need(f.name),
+    "framework": need(f.name),
+    "task": need(f.one_of(("train", "infer"), "task")),
+    "title": need(f.text),
+    "for_whom": need(f.text),
+    "needs": may(_TEXTS),
+    "pros": may(_TEXTS),
+    "cons": may(_TEXTS),
+    "cannot": may(_TEXTS),
+    "no_container": may(f.text),
+    "env": may(_ENV),
+    "source": _SOURCES,
+}
+_CONTAINER: Shape = {
+    "platform": need(f.name),
+    "base": need(f.image),
+    "digest": may(f.digest),
+    "vendor_base": may(f.image),
+    "run_flags": may(f.several(f.run_flag)),
+    "groups": may(f.several(f.group)),
+}
+
+_SECTIONS = ("meta", "source", "platform", "arch", "backend", "framework", "library", "scheme")
+_WITHDRAW: Shape = {"withdraw": need(lambda value, path, faults: True if value is True else faults.add(path, "can only be true"))}
+
+
+def _schema(value: Any, path: str, faults: Faults) -> Any:
+    if type(value) is not int:
+        return faults.add(path, f"expected {SCHEMA}, got {f.kind_of(value)}")
+    return value if value == SCHEMA else faults.add(path, f"this envkit reads schema {SCHEMA}, not {value}")
+
+
+# ---- rows in the making ------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Row:
+    """A row, and where it was written."""
+
+    value: Any
+    faults: Faults
+    path: str
+
+
+_Rows = dict[Any, _Row]
+
+
+@dataclass(slots=True)
+class _Group:
+    """A backend, framework or library: its own fields and its lists of rows."""
+
+    head: dict[str, Any]
+    faults: Faults
+    path: str
+    lists: dict[str, _Rows] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Draft:
+    updated: str = ""
+    sources: _Rows = field(default_factory=dict)
+    platforms: _Rows = field(default_factory=dict)
+    archs: _Rows = field(default_factory=dict)
+    schemes: _Rows = field(default_factory=dict)
+    backends: dict[str, _Group] = field(default_factory=dict)
+    frameworks: dict[str, _Group] = field(default_factory=dict)
+    libraries: dict[str, _Group] = field(default_factory=dict)
+    # Names of rows with faults, by kind: to mention one is no second fault.
+    broken: dict[str, set[str]] = field(default_factory=dict)
+
+    def names(self, kind: str, rows: Iterable[str]) -> set[str]:
+        """What may be mentioned: the rows read, and those with faults."""
+        return {*rows, *self.broken.get(kind, ())}
+
+
+def _sourced(values: dict[str, Any]) -> dict[str, Any]:
+    if "source" in values:
+        values["sources"] = values.pop("source")
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """A kind of row: how it is read, and which fields tell one from another."""
+
+    shape: Shape
+    make: Callable[..., Any]
+    key: tuple[str, ...]
+
+
+_BACKEND_LISTS = {
+    "release": _List(_BACKEND_RELEASE, BackendRelease, ("tag",)),
+    "branch": _List(_BRANCH, DriverBranch, ("branch",)),
+    "override": _List(_OVERRIDE, OverrideSetting, ("arch",)),
+}
+_FRAMEWORK_LISTS = {
+    "release": _List(_FRAMEWORK_RELEASE, FrameworkRelease, ("version",)),
+    "build": _List(_BUILD, Build, ("release", "tag", "platforms")),
+}
+_LIBRARY_LISTS = {"release": _List(_LIBRARY_RELEASE, LibraryRelease, ("version",))}
+
+
+class _File:
+    """Reads one file into a draft; an overlay may change and withdraw what stands there already."""
+
+    def __init__(self, draft: _Draft, label: str, *, overlay: bool) -> None:
+        self.draft = draft
+        self.faults = Faults(label)
+        self.overlay = overlay
+
+    def read(self, content: Mapping[str, Any]) -> None:
+        """Reads the whole file."""
+        for word in content:
+            if word not in _SECTIONS:
+                self.faults.add(join("", word), f"unknown key {f.shown(word)}{f.meant(word, _SECTIONS)}")
+        self._meta(content)
+        self._tables(content, "source", _SOURCE, lambda key, values: Source(id=key, **values), self.draft.sources)
+        self._tables(content, "platform", _PLATFORM, lambda key, values: OsRelease(id=key, **values), self.draft.platforms)
+        self._tables(content, "arch", _ARCH, lambda key, values: Architecture(name=key, **values), self.draft.archs)
+        self._groups(content, "backend", _BACKEND, _BACKEND_LISTS, self.draft.backends)
+        self._groups(content, "framework", _FRAMEWORK, _FRAMEWORK_LISTS, self.draft.frameworks)
+        self._groups(content, "library", {"source": _SOURCES}, _LIBRARY_LISTS, self.draft.libraries)
+        self._schemes(content)
+
+    def _section(self, content: Mapping[str, Any], word: str) -> Iterable[tuple[str, Any, str]]:
+        if word not in content:
+            return
+        section = content[word]
+        if type(section) is not dict:
+            self.faults.add(word, f"expected a table, got {f.kind_of(section)}")
+            return
+        for key, entry in section.items():
+            path = join(word, key)
+            if f.name(key, path, self.faults) is not BAD:
+                yield key, entry, path
+
+    def _meta(self, content: Mapping[str, Any]) -> None:
+        if "meta" not in content:
+            if not self.overlay:
+                self.faults.add("meta", "is missing")
+            return
+        values = f.table(content["meta"], _META, "meta", self.faults, partial=self.overlay)
+        if values is not BAD:
+            self.draft.updated = values.get("updated", self.draft.updated)
+
+    def _withdrawn(self, entry: Any, path: str, known: bool, words: Iterable[str], what: str) -> bool:
+        """Whether a table of an overlay only takes a row away."""
+        if not self.overlay or type(entry) is not dict or "withdraw" not in entry:
+            return False
+        if f.table(entry, _WITHDRAW, path, self.faults) is not BAD and not known:
+            self.faults.add(path, f"nothing to withdraw: unknown {what}{f.meant(path.rpartition('.')[2], words)}")
+        return True
+
+    def _tables(
+        self, content: Mapping[str, Any], word: str, shape: Shape, make: Callable[[str, dict[str, Any]], Any], rows: _Rows
+    ) -> None:
+        for key, entry, path in self._section(content, word):
+            if self._withdrawn(entry, path, key in rows, rows, word):
+                rows.pop(key, None)
+                continue
+            values = f.table(entry, shape, path, self.faults)
+            if values is BAD:
+                self.draft.broken.setdefault(word, set()).add(key)
+            else:
+                rows[key] = _Row(make(key, _sourced(values)), self.faults, path)
+
+    def _schemes(self, content: Mapping[str, Any]) -> None:
+        rows = self.draft.schemes
+        for key, entry, path in self._section(content, "scheme"):
+            if self._withdrawn(entry, path, key in rows, rows, "scheme"):
+                rows.pop(key, None)
+                continue
+            values = f.table(entry, _SCHEME, path, self.faults, beside=("container",))
+            container = None
+            if type(entry) is dict and "container" in entry:
+                container = f.table(entry["container"], _CONTAINER, join(path, "container"), self.faults)
+                if entry.get("no_container"):
+                    self.faults.add(join(path, "no_container"), "stands beside a container; one of them is wrong")
+            elif type(entry) is dict and not entry.get("no_container"):
+                self.faults.add(join(path, "container"), "is missing; without one, say why in no_container")
+            if values is BAD or container is BAD:
+                continue
+            made = Container(**container) if container is not None else None
+            rows[key] = _Row(Scheme(name=key, container=made, **_sourced(values)), self.faults, path)
+
+    def _groups(
+        self, content: Mapping[str, Any], word: str, head: Shape, lists: Mapping[str, _List], groups: dict[str, _Group]
+    ) -> None:
+        for key, entry, path in self._section(content, word):
+            if self._withdrawn(entry, path, key in groups, groups, word):
+                groups.pop(key, None)
+                continue
+            known = key in groups
+            # An overlay may add rows to a backend without saying again what the backend is.
+            values = f.table(entry, head, path, self.faults, partial=known, beside=lists)
+            if type(entry) is not dict:
+                self.draft.broken.setdefault(word, set()).add(key)
+                continue
+            group = groups.setdefault(key, _Group({}, self.faults, path, {name: {} for name in lists}))
+            if values is not BAD:
+                group.head.update(_sourced(values))
+            for name, kind in lists.items():
+                if name in entry:
+                    self._rows(entry[name], kind, join(path, name), group.lists[name])
+
+    def _rows(self, entries: Any, kind: _List, path: str, rows: _Rows) -> None:
+        if type(entries) is not list:
+            self.faults.add(path, f"expected a list of tables ([[{path}]]), got {f.kind_of(entries)}")
+            return
+        own: dict[Any, str] = {}
+        for position, entry in enumerate(entries):
+            place = f"{path}[{position}]"
+            if self.overlay and type(entry) is dict and "withdraw" in entry:
+                self._withdraw_row(entry, kind, place, rows)
+                continue
+            values = f.table(entry, kind.shape, place, self.faults)
+            if values is BAD:
+                if type(entry) is dict and type(entry.get(kind.key[0])) is str:
+                    self.draft.broken.setdefault(kind.key[0], set()).add(entry[kind.key[0]])
+                continue
+            key = tuple(values[word] for word in kind.key)
+            made = kind.make(**_sourced(values))
+            if key in own:
+                words = " ".join(str(part) for part in key)
+                self.faults.add(place, f"{words} stands there already, as {own[key]}")
+                continue
+            own[key] = place
+            if kind.make is Build:
+                self._clear(made, place, rows)
+            rows[key] = _Row(made, self.faults, place)
+
+    def _clear(self, build: Build, place: str, rows: _Rows) -> None:
+        """One row a platform: an overlay's build takes the place of others for its platforms; within a file that is a fault."""
+        for key in [key for key in rows if key[:2] == (build.release, build.tag)]:
+            row = rows[key]
+            shared = [platform for platform in row.value.platforms if platform in build.platforms]
+            if not shared:
+                continue
+            if row.faults is self.faults:
+                self.faults.add(place, f"{build.release} {build.tag} for {shared[0]} stands there already, as {row.path}")
+                continue
+            self._take_platforms(rows, key, shared)
+
+    def _take_platforms(self, rows: _Rows, key: Any, platforms: Sequence[str]) -> None:
+        row = rows.pop(key)
+        left = tuple(platform for platform in row.value.platforms if platform not in platforms)
+        if left:
+            rows[(*key[:2], left)] = _Row(replace(row.value, platforms=left), row.faults, row.path)
+
+    def _withdraw_row(self, entry: Mapping[str, Any], kind: _List, place: str, rows: _Rows) -> None:
+        # A build is withdrawn for the platforms named, or for all.
+        optional = {"platforms"} if kind.make is Build else set()
+        shape = {word: (kind.shape[word][0], word not in optional) for word in kind.key} | dict(_WITHDRAW)
+        values = f.table(entry, shape, place, self.faults)
+        if values is BAD:
+            return
+        parts = [values[word] for word in kind.key if word not in optional]
+        found = [key for key in rows if list(key[: len(parts)]) == parts]
+        platforms = values.get("platforms")
+        if platforms is not None:
+            found = [key for key in found if set(rows[key].value.platforms) & set(platforms)]
+        if not found:
+            known = {" ".join(str(part) for part in key[: len(parts)]) for key in rows}
+            words = " ".join(str(part) for part in parts)
+            self.faults.add(place, f"nothing to withdraw: unknown {words}{f.meant(words, known)}")
+        for key in found:
+            if platforms is None:
+                del rows[key]
+            else:
+                self._take_platforms(rows, key, platforms)
+
+
+# ---- references between rows -------------------------------------------------------------------------------------
+
+
+class _References:
+    """Notes every name that stands for nothing, in the file that wrote it."""
+
+    def __init__(self, draft: _Draft) -> None:
+        self.draft = draft
+        self.sources = draft.names("source", draft.sources)
+        self.platforms = draft.names("platform", draft.platforms)
+        self.archs = draft.names("arch", draft.archs)
+        self.backends = draft.names("backend", draft.backends)
+        self.frameworks = draft.names("framework", draft.frameworks)
+        self.libraries = draft.names("library", draft.libraries)
+        self.tags = draft.names("tag", (key[0] for backend in draft.backends.values() for key in backend.lists["release"]))
+
+    def check(self) -> None:
+        """Looks at every row."""
+        draft = self.draft
+        for row in (*draft.platforms.values(), *draft.archs.values(), *draft.schemes.values()):
+            self._sources(row)
+        for row in draft.archs.values():
+            self._each(row, "runs_code_of", row.value.runs_code_of or (), self.archs, "architecture")
+        for group in draft.backends.values():
+            self._backend(group)
+        for group in draft.libraries.values():
+            self._head_sources(group)
+            for row in group.lists["release"].values():
+                self._sources(row)
+        for name, group in draft.frameworks.items():
+            self._framework(name, group)
+        for row in draft.schemes.values():
+            self._one(row, "backend", row.value.backend, self.backends, "backend")
+            self._one(row, "framework", row.value.framework, self.frameworks, "framework")
+            if row.value.container:
+                self._one(row, "container.platform", row.value.container.platform, self.platforms, "platform")
+
+    def _one(self, row: _Row, key: str, word: str, known: set[str], what: str) -> None:
+        if word not in known:
+            row.faults.add(f"{row.path}.{key}", f"unknown {what} {f.shown(word)}{f.meant(word, known)}")
+
+    def _each(self, row: _Row, key: str, words: Iterable[str], known: set[str], what: str) -> None:
+        for position, word in enumerate(words):
+            if word not in known:
+                self._one(row, f"{key}[{position}]", word, known, what)
+
+    def _sources(self, row: _Row) -> None:
+        sources = row.value.sources
+        for position, word in enumerate(sources):
+            if word not in self.sources:
+                self._one(row, "source" if len(sources) == 1 else f"source[{position}]", word, self.sources, "source")
+
+    def _head_sources(self, group: _Group) -> None:
+        for word in group.head.get("sources", ()):
+            if word not in self.sources:
+                group.faults.add(join(group.path, "source"), f"unknown source {f.shown(word)}{f.meant(word, self.sources)}")
+
+    def _backend(self, group: _Group) -> None:
+        self._head_sources(group)
+        for row in group.lists["release"].values():
+            self._sources(row)
+            self._each(row, "archs", row.value.archs or (), self.archs, "architecture")
+            self._each(row, "deprecated_archs", row.value.deprecated_archs, self.archs, "architecture")
+            self._each(row, "platforms", row.value.platforms or (), self.platforms, "platform")
+        for row in group.lists["branch"].values():
+            self._sources(row)
+            self._each(row, "dropped", row.value.dropped, self.archs, "architecture")
+        for row in group.lists["override"].values():
+            self._sources(row)
+            self._one(row, "arch", row.value.arch, self.archs, "architecture")
+            self._one(row, "acts_as", row.value.acts_as, self.archs, "architecture")
+
+    def _framework(self, name: str, group: _Group) -> None:
+        self._head_sources(group)
+        for position, word in enumerate(group.head.get("default_packages", ())):
+            if word not in self.libraries:
+                place = f"{group.path}.default_packages[{position}]"
+                group.faults.add(place, f"unknown library {f.shown(word)}{f.meant(word, self.libraries)}")
+        companions = set(group.head.get("companions", ()))
+        versions = self.draft.names("version", (key[0] for key in group.lists["release"]))
+        lines = {version[: end.start()] for version in versions for end in re.finditer(r"\.|$", version)}
+        for row in group.lists["release"].values():
+            self._sources(row)
+            for word in row.value.companions:
+                self._one(row, f"companions.{word}", word, companions, "companion")
+            for word in row.value.requires:
+                self._one(row, f"requires.{word}", word, self.libraries, "library")
+        for row in group.lists["build"].values():
+            self._sources(row)
+            self._one(row, "release", row.value.release, lines, f"release of {name}")
+            self._one(row, "tag", row.value.tag, self.tags, "tag")
+            self._each(row, "archs", row.value.archs or (), self.archs, "architecture")
+            self._each(row, "ptx", row.value.ptx, self.archs, "architecture")
+
+
+# ---- the whole ---------------------------------------------------------------------------------------------------
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """A sort key by which "cu99" comes before "cu118" and "2.9" before "2.10"."""
+    parts = re.findall(r"\d+|\D+", text, re.ASCII)
+    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
+
+
+def order_of(row: Any) -> Any:
+    """By what rows of one list are sorted."""
+    if isinstance(row, Build):
+        return natural(row.release), natural(row.tag), row.platforms
+    if isinstance(row, BackendRelease):
+        return row.version.key, natural(row.tag)
+    if isinstance(row, DriverBranch):
+        return row.branch.key
+    if isinstance(row, OverrideSetting):
+        return natural(row.arch)
+    return natural(row.version)
+
+
+def load(path: Path | None = None, overlays: Sequence[Path] = ()) -> Matrix:
+    """The matrix of `path` (default: the shipped one) with overlays applied in turn; raises InvalidFile naming every fault."""
+    draft = _Draft()
+    base = path or shipped("matrix.toml")
+    files = [_File(draft, base.name if path is None else str(path), overlay=False)]
+    files[0].read(read_toml(base, files[0].faults.label))
+    unreadable: list[InvalidFile] = []
+    for overlay in overlays:
+        file = _File(draft, str(overlay), overlay=True)
+        try:
+            file.read(read_toml(overlay, str(overlay)))
+        except InvalidFile as error:
+            unreadable.append(error)
+            continue
+        files.append(file)
+    _References(draft).check()
+    lines = [line for file in files for line in file.faults.lines]
+    if not lines and len(unreadable) == 1:
+        raise unreadable[0]
+    if lines or unreadable:
+        wrong = [file.faults.label for file in files if file.faults.lines] + [
+            error.message.split(": ")[0] for error in unreadable
+        ]
+        lines += [error.message for error in unreadable]
+        count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
+        raise InvalidFile(f"{count} in {', '.join(wrong)}", faults=lines)
+    return _finish(draft, sort=bool(overlays))
+
+
+def _finish(draft: _Draft, *, sort: bool) -> Matrix:
+    def listed(group: _Group, name: str) -> tuple[Any, ...]:
+        rows = [row.value for row in group.lists[name].values()]
+        return tuple(sorted(rows, key=order_of) if sort else rows)
+
+    def named(rows: _Rows) -> Mapping[str, Any]:
+        return MappingProxyType({key: row.value for key, row in rows.items()})
+
+    return Matrix(
+        updated=draft.updated,
+        sources=named(draft.sources),
+        platforms=named(draft.platforms),
+        archs=named(draft.archs),
+        backends=MappingProxyType(
+            {
+                name: Backend(
+                    name=name,
+                    releases=listed(group, "release"),
+                    branches=listed(group, "branch"),
+                    overrides=listed(group, "override"),
+                    **group.head,
+                )
+                for name, group in draft.backends.items()
+            }
+        ),
+        frameworks=MappingProxyType(
+            {
+                name: Framework(name=name, releases=listed(group, "release"), builds=listed(group, "build"), **group.head)
+                for name, group in draft.frameworks.items()
+            }
+        ),
+        libraries=MappingProxyType(
+            {
+                name: tuple(sorted((row.value for row in group.lists["release"].values()), key=order_of, reverse=True))
+                for name, group in draft.libraries.items()
+            }
+        ),
+        schemes=named(draft.schemes),
+    )
