@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
-from envkit.matrix.reader import natural, order_of
+from envkit.matrix.reader import arch_order, natural, order_of
 from envkit.model import Build, Framework, Matrix
 
 
@@ -60,8 +60,9 @@ def _order(matrix: Matrix) -> Iterable[str]:
         ("scheme", matrix.schemes),
     )
     for section, table in sections:
+        key: Callable[[str], Any] = arch_order if section == "arch" else natural
         for before, after in pairwise(table):
-            if natural(after) < natural(before):
+            if key(after) < key(before):
                 yield f"{section}.{after}: stands after {before}; rows are sorted"
     for path, rows in _lists(matrix):
         for position, (before, after) in enumerate(pairwise(rows), start=1):
@@ -97,3 +98,6 @@ def _build(path: str, build: Build) -> Iterable[str]:
         yield f"{path}.macos: means nothing for {', '.join(sorted(families - {'macos'}))}"
     if list(build.platforms) != sorted(build.platforms):
         yield f"{path}.platforms: are not sorted"
+    for word, archs in (("archs", build.archs or ()), ("ptx", build.ptx)):
+        if list(archs) != sorted(archs, key=arch_order):
+            yield f"{path}.{word}: are not sorted"

@@ -518,6 +518,11 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
 
 
+def arch_order(name: str) -> tuple[str, int, str]:
+    """A sort key for architectures: gfx900, gfx90a, gfx1030; sm_90, sm_100."""
+    return name[:2], len(name), name
+
+
 def order_of(row: Any) -> Any:
     """By what rows of one list are sorted."""
     if isinstance(row, Build):
@@ -527,7 +532,7 @@ def order_of(row: Any) -> Any:
     if isinstance(row, DriverBranch):
         return row.branch.key
     if isinstance(row, OverrideSetting):
-        return natural(row.arch)
+        return arch_order(row.arch)
     return natural(row.version)
 
 
