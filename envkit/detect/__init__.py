@@ -1,0 +1,61 @@
+"""The machine -> facts: a probe that only reads, pure parsers, and the facts document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from envkit.model import Facts
+from envkit.process import Runner
+
+
+def detect(run: Runner | None = None) -> Facts:
+    """The facts of this machine, or of the host that `run` reaches, in one round trip.
+
+    Never waits longer than about ten seconds for this machine's tools; which of them did not answer is in the
+    evidence. Raises Unavailable where a host cannot be asked.
+    """
+    from envkit.detect.parse import parse
+
+    return parse(read_here() if run is None else read_there(run))
+
+
+def read_here() -> Mapping[str, Any]:
+    """The raw document of this machine."""
+    from envkit import process
+    from envkit.detect import probe
+
+    def call(argv: list[str], limit: float) -> dict[str, Any] | None:
+        done = process.run(argv, limit=limit, env=probe.tool_environment())
+        if done.missing:
+            return None
+        return {
+            "code": done.returncode,
+            "stdout": done.stdout[:1000000],
+            "stderr": done.stderr[:20000],
+            "timed_out": done.timed_out,
+        }
+
+    return probe.read(run=call)
+
+
+def read_there(run: Runner) -> Mapping[str, Any]:
+    """The raw document of the host that `run` reaches."""
+    from envkit.detect import remote
+
+    return remote.read(run)
+
+
+def facts_document(facts: Facts) -> dict[str, Any]:
+    """The document `envkit/facts/1`; what is not known is left out."""
+    from envkit.detect.document import facts_document
+
+    return facts_document(facts)
+
+
+def read_facts(path: Path, notes: list[str] | None = None) -> Facts:
+    """The facts in a JSON or TOML file, any part of which may be missing; raises InvalidFile with every fault."""
+    from envkit.detect.document import read_facts
+
+    return read_facts(path, notes)
