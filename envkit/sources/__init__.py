@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from envkit.sources.installing import Installation, installation, partners
-from envkit.sources.listing import Found, look
+from envkit.sources.listing import Found, look, read_constraints
 from envkit.sources.settings import Index, Sources, read_sources, redact
 
-__all__ = ["Found", "Index", "Installation", "Sources", "installation", "look", "partners", "read_sources", "redact"]
+__all__ = [
+    "Found",
+    "Index",
+    "Installation",
+    "Sources",
+    "installation",
+    "look",
+    "partners",
+    "read_constraints",
+    "read_sources",
+    "redact",
+]

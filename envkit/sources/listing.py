@@ -73,14 +73,21 @@ class Found(Offers):
 
 
 def look(
-    sources: Sources, framework: Framework, tags: Sequence[str], *, companions: Sequence[str] = (), limit: float = 5.0
+    sources: Sources,
+    framework: Framework,
+    tags: Sequence[str],
+    *,
+    platform: str = "",
+    companions: Sequence[str] = (),
+    limit: float = 5.0,
 ) -> Found:
     """What the framework's indexes for `tags` and the user's find-links places offer of it and its `companions`.
 
-    All are asked at once; each has `limit` seconds to answer. An index that does not know a project has answered.
+    `platform` ("linux/x86_64") leaves out the indexes that only serve other platforms. All are asked at once; each has `limit` seconds to answer. An index that does not know a project has answered.
     """
-    names = tuple(dict.fromkeys(_normal(name) for name in (framework.package, *companions)))
-    urls = framework_indexes(framework, tags)
+    partners = [name for build in framework.builds if build.tag in tags for name in build.packages]
+    names = tuple(dict.fromkeys(_normal(name) for name in (framework.package, *companions, *partners)))
+    urls = framework_indexes(framework, tags, platform)
     asked = [] if sources.no_index or sources.offline else [(url, name) for url in urls for name in names]
     jobs: dict[tuple[str, str], _Job] = {(url, name): _Job(sources, _addresses(sources, url, name)) for url, name in asked}
     jobs |= {(place.url, ""): _Job(sources, [place.url]) for place in sources.find_links}
@@ -126,10 +133,14 @@ def look(
     )
 
 
-def framework_indexes(framework: Framework, tags: Iterable[str]) -> tuple[str, ...]:
+def framework_indexes(framework: Framework, tags: Iterable[str], platform: str = "") -> tuple[str, ...]:
     """The indexes that the matrix names for builds of `tags`; "pypi" stands for the default index."""
     wanted = set(tags)
-    urls = ((build.index or framework.index).replace("{tag}", build.tag) for build in framework.builds if build.tag in wanted)
+    urls = (
+        (build.index or framework.index).replace("{tag}", build.tag)
+        for build in framework.builds
+        if build.tag in wanted and (not platform or platform in build.platforms)
+    )
     return tuple(dict.fromkeys(urls))
 
 
