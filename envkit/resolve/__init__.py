@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from envkit.errors import Unresolvable
 from envkit.model import Facts, Judged, Matrix, Offers, Plan, Resolution, Wish
@@ -34,7 +35,7 @@ def resolve(
         return rank(found, asked.target, matrix)
 
     def solve(asked: Question, judged: tuple[Judged, ...] | None = None) -> Plan | None:
-        judged = consider(asked) if judged is None else judged
+        judged = consider(_promising(matrix, asked)) if judged is None else judged
         chosen = best(judged, asked.accept)
         return make_plan(chosen, asked, matrix, judged) if chosen else None
 
@@ -49,6 +50,13 @@ def resolve(
         asked=describe(question),
         sources=matrix.sources,
     )
+
+
+def _promising(matrix: Matrix, question: Question) -> Question:
+    """The question without the schemes that no card here can serve, whose candidates would all be rejected."""
+    vendors = {card.vendor for card in question.target.accelerators or ()} | {""}
+    kept = tuple(scheme for scheme in question.schemes if matrix.backends[scheme.backend].vendor in vendors)
+    return question if question.target.accelerators is None else replace(question, schemes=kept)
 
 
 def plan_of(resolution: Resolution) -> Plan:

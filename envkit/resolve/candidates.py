@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from envkit.model import (
     Backend,
@@ -36,14 +37,22 @@ class Rows:
 
     def __init__(self, matrix: Matrix) -> None:
         self.matrix = matrix
-        self._rows: dict[tuple[str, str], tuple[Row, ...]] = {}
+        self._rows: dict[tuple[str, ...], tuple[Row, ...]] = {}
         self._pythons: dict[tuple[object, ...], str] = {}
+        self.pins: dict[tuple[str, str, str], str | None] = {}
 
     def of(self, backend: Backend, framework: Framework) -> tuple[Row, ...]:
-        """The rows of a framework on a backend."""
+        """The rows of a framework on a backend, for any system."""
         key = (backend.name, framework.name)
         if key not in self._rows:
             self._rows[key] = tuple(_rows(backend, framework))
+        return self._rows[key]
+
+    def for_system(self, backend: Backend, framework: Framework, family: str, arch: str) -> tuple[Row, ...]:
+        """One row for each release and tag that there is for a system; where none serves the processor, one that says so."""
+        key = (backend.name, framework.name, f"{family}/{arch}")
+        if key not in self._rows:
+            self._rows[key] = tuple(_for_system(self.of(backend, framework), family, arch))
         return self._rows[key]
 
     def python(self, framework: Framework, row: Row, target: Target) -> str:
@@ -82,10 +91,10 @@ def _of_scheme(matrix: Matrix, question: Question, scheme: Scheme) -> Iterator[C
     family = "linux" if scheme.os == "wsl2" else str(scheme.os)
     known = rows(matrix)
     card = next(iter(cards(backend, target)), None)
-    for row in known.of(backend, framework):
+    for row in known.for_system(backend, framework, family, target.platform.arch):
         if wish.tag not in ("", row.build.tag) or wish.version not in (None, row.backend_release.version):
             continue
-        if not matches(question.torch.specifier, row.release.version) or not _has_family(row.build, family):
+        if not matches(question.torch.specifier, row.release.version):
             continue
         yield Candidate(
             scheme=scheme,
@@ -98,10 +107,6 @@ def _of_scheme(matrix: Matrix, question: Question, scheme: Scheme) -> Iterator[C
             python=known.python(framework, row, target),
             accelerator=card,
         )
-
-
-def _has_family(build: Build, family: str) -> bool:
-    return any(platform.startswith(family) for platform in build.platforms)
 
 
 def cards(backend: Backend, target: Target) -> tuple[Gpu, ...]:
@@ -129,6 +134,7 @@ def pythons_of(release: FrameworkRelease, build: Build) -> tuple[str, ...]:
     return build.pythons if build.pythons is not None else release.pythons
 
 
+@lru_cache(maxsize=1024)
 def python_key(text: str) -> tuple[Dotted, bool]:
     """A sorting key: 3.13 before 3.13t before 3.14."""
     return Dotted(text.removesuffix("t")), text.endswith("t")
@@ -137,6 +143,14 @@ def python_key(text: str) -> tuple[Dotted, bool]:
 def pin(matrix: Matrix, library: str, release: FrameworkRelease, python: str) -> str | None:
     """The newest release of a library that the framework's release accepts and that has wheels for a Python."""
     wanted = release.requires.get(library, "")
+    pins = rows(matrix).pins
+    key = (library, wanted, python)
+    if key not in pins:
+        pins[key] = _pin(matrix, library, wanted, python)
+    return pins[key]
+
+
+def _pin(matrix: Matrix, library: str, wanted: str, python: str) -> str | None:
     for row in matrix.libraries.get(library, ()):
         if python in row.pythons and matches(wanted, row.version):
             return row.version
@@ -164,6 +178,17 @@ def _rows(backend: Backend, framework: Framework) -> Iterator[Row]:
             if platforms:
                 own = build if platforms == build.platforms else replace(build, platforms=platforms)
                 yield Row(release=release, build=own, backend_release=releases[build.tag])
+
+
+def _for_system(found: tuple[Row, ...], family: str, arch: str) -> Iterator[Row]:
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in found:
+        if any(platform.startswith(f"{family}/") for platform in row.build.platforms):
+            groups.setdefault((row.release.version, row.build.tag), []).append(row)
+    for group in groups.values():
+        serving = [row for row in group if f"{family}/{arch}" in row.build.platforms]
+        platforms = tuple(dict.fromkeys(platform for row in group for platform in row.build.platforms))
+        yield serving[0] if serving else replace(group[0], build=replace(group[0].build, platforms=platforms))
 
 
 def _serves(build: Build, release: FrameworkRelease) -> bool:

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from envkit.model import Judged, Matrix, Plan, Resolution
 from envkit.plan import digest
 from envkit.resolve.documents import because, decisive
+from envkit.resolve.plans import objections
+from envkit.resolve.rules import framework_build
 from envkit.resolve.target import Question
 from envkit.resolve.wishes import matches, version
 
-_MOST_GROUPS = 12
+_MOST_REASONS = 5
 
 
 def plan_text(plan: Plan) -> str:
@@ -66,31 +68,54 @@ def candidates_text(resolution: Resolution) -> str:
 
 
 def reason_groups(resolution: Resolution) -> list[str]:
-    """Each reason once, the commonest first, with the candidates that it keeps out."""
+    """Each reason once, scheme by scheme, with the candidates that it keeps out."""
     if not resolution.judged:
         return list(resolution.notes)
-    groups: dict[str, list[Judged]] = {}
+    schemes: dict[str, list[Judged]] = {}
     for each in resolution.judged:
-        # A build's own name would make each reason another one.
-        own = f"{each.candidate.framework.name} {each.candidate.label.split(' ')[1]}"
-        groups.setdefault(because(each).replace(own, "it"), []).append(each)
+        schemes.setdefault(each.candidate.scheme.name, []).append(each)
+    # The scheme that comes closest is of most interest, one for another vendor's cards of least.
+    ordered = sorted(schemes.values(), key=lambda members: min(len(objections(each)) for each in members) + _remote(members))
+    return [line for members in ordered for line in _lines(members)]
+
+
+def _remote(members: Sequence[Judged]) -> int:
+    return 100 if all({"gpu-vendor", "asked-for", "os-family"} & {a.rule for a in objections(each)} for each in members) else 0
+
+
+def _lines(members: Sequence[Judged]) -> list[str]:
+    name = members[0].candidate.scheme.name
+    groups: dict[str, list[Judged]] = {}
+    for each in members:
+        for answer in decisive(each):
+            groups.setdefault(_general(answer.reason, each), []).append(each)
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    lines = [f"{_named(members)}: {reason}" for reason, members in ordered[:_MOST_GROUPS]]
-    left = sum(len(members) for _, members in ordered[_MOST_GROUPS:])
-    return [*lines, f"and {left} more candidates for other reasons: --all lists them"] if left else lines
+    # What keeps all of a scheme out says enough about it, unless it is one of several things that one could change.
+    if len(ordered[0][1]) == len(members) and _remote(members):
+        return [ordered[0][0] if ordered[0][0].startswith(f"{name} ") else f"{name}: {ordered[0][0]}"]
+    lines = [f"{name}, {_named(group, members)}: {reason}" for reason, group in ordered[:_MOST_REASONS]]
+    left = len(ordered) - _MOST_REASONS
+    more = f"{name}: and {left} more {'reason' if left == 1 else 'reasons'} (--all lists every candidate)"
+    return [*lines, more] if left > 0 else lines
 
 
-def _named(members: Sequence[Judged]) -> str:
-    first, last = members[-1].candidate, members[0].candidate
-    name = first.framework.name
-    schemes = ", ".join(dict.fromkeys(each.candidate.scheme.name for each in members))
-    tags = list(dict.fromkeys(each.candidate.build.tag for each in sorted(members, key=lambda m: m.candidate.build.tag)))
-    versions = sorted({each.candidate.release.version for each in members}, key=version)
+def _general(reason: str, judged: Judged) -> str:
+    """The reason without what makes it another one for each build: the build's name and its list of code."""
+    return reason.replace(framework_build(judged.candidate), "it").split(": it holds")[0]
+
+
+def _named(group: Sequence[Judged], members: Sequence[Judged]) -> str:
+    if len(group) == len(members) > 1:
+        return f"all {len(members)} builds"
+    name = group[0].candidate.framework.name
+    tags = list(dict.fromkeys(each.candidate.build.tag for each in sorted(group, key=_by_backend)))
+    versions = sorted({each.candidate.release.version for each in group}, key=version)
     span = versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
-    if first.scheme.name == last.scheme.name and len(members) == 1:
-        return f"{name} {span}+{first.build.tag}"
-    shown = ", ".join(tags[:4]) + (", ..." if len(tags) > 4 else "")
-    return f"{schemes}: {name} {span} ({shown})"
+    return f"{name} {span} ({', '.join(tags) if len(tags) <= 4 else f'{tags[0]} to {tags[-1]}'})"
+
+
+def _by_backend(judged: Judged) -> tuple[int, ...]:
+    return judged.candidate.backend_release.version.key
 
 
 def nothing_to_judge(matrix: Matrix, question: Question) -> str:

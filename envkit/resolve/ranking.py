@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from envkit.model import Answer, Candidate, Evidence, Judged, Kind, Matrix, Offers, Target, Verdict, dotted
 from envkit.resolve.rules import RULES, own_driver
 from envkit.resolve.wishes import version
 
-_VERDICTS = (
-    (Kind.REJECTED, Verdict.UNSUPPORTED),
-    (Kind.UNKNOWN, Verdict.UNKNOWN),
-    (Kind.SETTING, Verdict.OVERRIDE),
-    (Kind.COMMUNITY, Verdict.COMMUNITY),
-)
+_VERDICTS = {
+    Kind.COMMUNITY: Verdict.COMMUNITY,
+    Kind.SETTING: Verdict.OVERRIDE,
+    Kind.UNKNOWN: Verdict.UNKNOWN,
+    Kind.REJECTED: Verdict.UNSUPPORTED,
+}
 _VERDICT_RANK = {verdict: number for number, verdict in enumerate(Verdict)}
 _EVIDENCE_RANK = {evidence: number for number, evidence in enumerate(Evidence)}
 
@@ -27,8 +28,12 @@ def judge(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers |
 
 def verdict_of(answers: Iterable[Answer]) -> Verdict:
     """The verdict that the answers add up to: the gravest one decides."""
-    kinds = {answer.kind for answer in answers}
-    return next((verdict for kind, verdict in _VERDICTS if kind in kinds), Verdict.SUPPORTED)
+    verdict, rank = Verdict.SUPPORTED, 0
+    for answer in answers:
+        if answer.kind is not Kind.FITS and _VERDICT_RANK[_VERDICTS[answer.kind]] > rank:
+            verdict = _VERDICTS[answer.kind]
+            rank = _VERDICT_RANK[verdict]
+    return verdict
 
 
 def rank(judged: Iterable[Judged], target: Target, matrix: Matrix) -> tuple[Judged, ...]:
@@ -43,17 +48,29 @@ def _key(
     judged: Judged, target: Target, frameworks: dict[str, int], schemes: dict[str, int], served: dict[str, bool]
 ) -> tuple[Any, ...]:
     candidate = judged.candidate
-    release = candidate.backend_release
     return (
         _VERDICT_RANK[judged.verdict],
         frameworks[candidate.framework.name],
-        _Reversed(version(candidate.release.version)),
+        _falling_release(candidate.release.version),
         -_EVIDENCE_RANK[candidate.build.evidence],
         not _served_by_itself(candidate, target, served),
-        _Reversed(release.version),
+        _falling(candidate.backend_release.version.key),
         schemes[candidate.scheme.name],
         candidate.build.tag,
     )
+
+
+@lru_cache(maxsize=4096)
+def _falling_release(text: str) -> tuple[int, ...]:
+    """A key that sorts the newest release first, and a pre-release behind its release."""
+    this = version(text)
+    return (*_falling(this.release), int(this.is_prerelease))
+
+
+@lru_cache(maxsize=4096)
+def _falling(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    # Equal lengths, since 12 would otherwise come before 12.8.
+    return tuple(-number for number in (*numbers, 0, 0, 0, 0, 0)[:5])
 
 
 def _served_by_itself(candidate: Candidate, target: Target, served: dict[str, bool]) -> bool:
@@ -65,21 +82,6 @@ def _served_by_itself(candidate: Candidate, target: Target, served: dict[str, bo
         own, _ = own_driver(candidate.backend, candidate.backend_release.version, target.platform.os)
         served[tag] = have is None or own is None or have >= own
     return served[tag]
-
-
-class _Reversed:
-    """Turns an order round inside a sorting key."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __lt__(self, other: _Reversed) -> bool:
-        return bool(other.value < self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Reversed) and bool(self.value == other.value)
 
 
 def best(judged: Sequence[Judged], accept: frozenset[Verdict]) -> Judged | None:

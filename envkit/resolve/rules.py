@@ -101,6 +101,10 @@ def os_release(candidate: Candidate, target: Target, matrix: Matrix, offers: Off
         if have is not None and have < build.macos:
             reason = f"{framework_build(candidate)} needs macOS {build.macos} or newer; this machine runs macOS {have}"
             return _rejected("os-release", reason, build.sources, _os_change(f"update macOS to {build.macos} or newer", ""))
+    oldest, kernel = candidate.backend_release.min_kernel.get(target.platform.os), target.platform.kernel
+    if oldest is not None and kernel is not None and kernel < oldest:
+        reason = f"{toolkit(candidate)} needs {_OS_TITLES[target.platform.os]} {oldest} or newer; this machine runs {kernel}"
+        return _rejected("os-release", reason, candidate.backend_release.sources)
     listed = candidate.backend_release.platforms
     # A vendor's list is about machines, so a plan for "any device" (an image) is not held to it.
     if not release or listed is None or candidate.accelerator is None or target.platform.os is Os.WSL2:
@@ -188,13 +192,15 @@ def python(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers 
     return _rejected("python", reason, candidate.build.sources or candidate.release.sources, change)
 
 
+@lru_cache(maxsize=4096)
 def python_distance(text: str, wanted: str) -> tuple[bool, int, bool]:
     """How far one Python is from another; a free-threaded one is never near."""
     a, b = python_key(text)[0].key, python_key(wanted)[0].key
     return text.endswith("t"), abs((a[1] if len(a) > 1 else 0) - (b[1] if len(b) > 1 else 0)), a < b
 
 
-def _pythons_text(known: Iterable[str]) -> str:
+@lru_cache(maxsize=256)
+def _pythons_text(known: tuple[str, ...]) -> str:
     ordered = sorted(known, key=python_key)
     plain = [each for each in ordered if not each.endswith("t")]
     free = [each for each in ordered if each.endswith("t")]
@@ -313,10 +319,10 @@ def _code_answer(candidate: Candidate, card: Gpu, target: Target, matrix: Matrix
     how = code_for(matrix.archs, card.arch, backend.code_rule, build.archs, build.ptx, version)
     if how == "native":
         code = native_code(matrix.archs, card.arch, backend.code_rule, build.archs, version)
-        own = "" if code == card.arch else f", which runs on {card.arch}"
-        return Answer(
-            rule="gpu-code", kind=Kind.FITS, reason=f"{name} holds {code} code{own} ({card_name(card)})", sources=sources
+        words = (
+            f"holds code for {card_name(card)}" if code == card.arch else f"holds {code} code, which runs on {card_name(card)}"
         )
+        return Answer(rule="gpu-code", kind=Kind.FITS, reason=f"{name} {words}", sources=sources)
     if how == "ptx":
         reason = f"{name} has no code for {card_name(card)}; the driver translates its PTX at first start"
         return _community("gpu-code", reason, sources)
@@ -436,9 +442,13 @@ def vendor_support(candidate: Candidate, target: Target, matrix: Matrix, offers:
 # ---- the driver --------------------------------------------------------------------------------------------------
 
 
+_NO_DRIVER = DriverFacts()
+_number = lru_cache(maxsize=4096)(dotted)
+
+
 def _driver(candidate: Candidate, target: Target) -> tuple[DriverFacts, Dotted | None]:
-    facts = target.drivers.get(candidate.backend.vendor) or DriverFacts()
-    return facts, dotted(facts.kernel)
+    facts = target.drivers.get(candidate.backend.vendor) or _NO_DRIVER
+    return facts, _number(facts.kernel)
 
 
 def _driver_name(candidate: Candidate, target: Target) -> str:
@@ -535,13 +545,15 @@ def driver_knows_gpu(candidate: Candidate, target: Target, matrix: Matrix, offer
     _, have = _driver(candidate, target)
     strictest: Answer | None = None
     for card in cards(backend, target):
-        row = matrix.archs.get(card.arch)
+        row = _first_known(candidate, card, matrix)
         if row is None or row.min_backend is None:
             continue
         floor, sources = own_driver(backend, row.min_backend, target.platform.os)
         if floor is None or (strictest and strictest.need_driver and floor <= strictest.need_driver):
             continue
         first = f"the first is {floor}, of {_backend_title(backend)} {row.min_backend}"
+        if row.name != card.arch:
+            first = f"even {row.name} takes {floor}, of {_backend_title(backend)} {row.min_backend}"
         if have is not None and have < floor:
             reason = f"driver {have} does not know {card_name(card)}: {first}"
             strictest = _rejected("driver-knows-gpu", reason, row.sources + sources, _update(candidate, target, floor), floor)
@@ -551,6 +563,16 @@ def driver_knows_gpu(candidate: Candidate, target: Target, matrix: Matrix, offer
                 rule="driver-knows-gpu", kind=Kind.FITS, reason=reason, sources=row.sources + sources, need_driver=floor
             )
     return strictest or _fits("driver-knows-gpu")
+
+
+def _first_known(candidate: Candidate, card: Gpu, matrix: Matrix) -> Architecture | None:
+    """The row that says since when drivers know a card: its own, or that of the older architecture whose code it would run."""
+    row = matrix.archs.get(card.arch)
+    build = candidate.build
+    if row is None or row.min_backend is not None or not build.archs:
+        return row
+    code = native_code(matrix.archs, card.arch, candidate.backend.code_rule, build.archs, candidate.backend_release.version)
+    return matrix.archs.get(code, row)
 
 
 def driver_translates(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
