@@ -23,7 +23,7 @@ def plan_text(plan: Plan) -> str:
     rows: list[tuple[str, str]] = [
         ("verdict", f"{plan.verdict} (evidence: {plan.evidence})"),
         ("platform", plan.platform),
-        ("backend", f"{plan.backend_name} {plan.backend_version} ({plan.backend_tag})"),
+        ("backend", _backend(plan)),
         ("python", plan.python),
     ]
     if plan.driver_need or plan.driver_have:
@@ -38,6 +38,12 @@ def plan_text(plan: Plan) -> str:
     lines += ["", *(f"  {name:<11}{text}".rstrip() for name, text in rows)]
     lines += _list("why", plan.reasons) + _list("sources", plan.sources)
     return "\n".join(lines)
+
+
+def _backend(plan: Plan) -> str:
+    # Backends without releases of their own, such as the CPU, have one row of version 0.
+    version = f" {plan.backend_version}" if plan.backend_version != "0" else ""
+    return f"{plan.backend_name}{version}" + (f" ({plan.backend_tag})" if plan.backend_tag != plan.backend_name else "")
 
 
 def conflict_text(resolution: Resolution) -> str:

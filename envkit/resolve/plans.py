@@ -10,6 +10,8 @@ from envkit.resolve.rules import framework_build, vendor_title
 from envkit.resolve.target import Question, card_name
 from envkit.resolve.wishes import version
 
+_PYTHON_HINT = "--python names another"
+
 # The variables by which each vendor's runtime is told which cards to show: rocm_env and the CUDA programming guide.
 _VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES"}
 
@@ -94,11 +96,18 @@ def visible(candidate: Candidate, target: Target) -> Mapping[str, str]:
 
 def _reasons(chosen: Judged, question: Question, ranked: Sequence[Judged]) -> Iterable[str]:
     candidate, target = chosen.candidate, question.target
+    if candidate.backend.device == "cpu":
+        asked = candidate.scheme.name in target.asked
+        yield f"{candidate.scheme.name} was asked for" if asked else "the machine has no accelerator, so the CPU does the work"
     told = [answer.reason for answer in chosen.answers if answer.reason and answer.kind is not Kind.REJECTED]
     yield from dict.fromkeys(_strictest_driver_only(chosen, told))
     passed = passed_over(chosen, ranked)
     if passed:
         yield passed
+    elif not question.torch.specifier:
+        yield f"{candidate.framework.name} {candidate.release.version} is the newest release in the matrix"
+    if target.pythons is None:
+        yield f"Python {candidate.python} is the newest that everything has wheels for; {_PYTHON_HINT}"
     if candidate.accelerator is None and candidate.backend.device != "cpu":
         held = f": its code is for {', '.join(candidate.build.archs)}" if candidate.build.archs else ""
         yield f"no card was named, so the plan is for any that {framework_build(candidate)} serves{held}"

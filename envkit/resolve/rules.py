@@ -661,12 +661,16 @@ def module_kind(text: str) -> str:
 
 
 def offered(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
-    """Whether the package sources of this machine can deliver the framework's wheel."""
+    """Whether the package sources of this machine can deliver the wheels of the framework and of the companions asked for."""
     if offers is None:
         return _fits("offered")
-    wanted = f"{candidate.release.version}{local_version(candidate.build)}"
-    wheels = _wheels(offers).get((_normal(candidate.framework.package), wanted.lower()), ())
-    if any(_tag_fits(tag, candidate.python, candidate.platform) for wheel in wheels for tag in wheel.tags):
+    local = local_version(candidate.build)
+    wanted = {candidate.framework.package: candidate.release.version}
+    wanted |= {name: companion(matrix, name, candidate.release, candidate.python) or "" for name in target.extras}
+    missing = [
+        f"{name} {text}{local}" for name, text in wanted.items() if text and not _had(offers, name, f"{text}{local}", candidate)
+    ]
+    if not missing:
         return _fits("offered")
     index = index_of(candidate.framework, candidate.build)
     if offers.indexes.get(index):
@@ -674,8 +678,13 @@ def offered(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers
     else:
         where = f"{index} could not be reached" if index in offers.indexes else f"{index} was not asked"
     places = f"; looked at {', '.join(offers.places)}" if offers.places else ""
-    reason = f"{framework_build(candidate)} for Python {candidate.python} cannot be had here: {where}{places}"
+    reason = f"{' and '.join(missing)} for Python {candidate.python} cannot be had here: {where}{places}"
     return _rejected("offered", reason)
+
+
+def _had(offers: Offers, name: str, version: str, candidate: Candidate) -> bool:
+    wheels = _wheels(offers).get((_normal(name), version.lower()), ())
+    return any(_tag_fits(tag, candidate.python, candidate.platform) for wheel in wheels for tag in wheel.tags)
 
 
 def _normal(name: str) -> str:

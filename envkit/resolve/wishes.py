@@ -270,6 +270,9 @@ def read_driver(text: str) -> str:
 
 def _meant(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, list(known), n=3, cutoff=0.6)
+    likeness = [difflib.SequenceMatcher(None, name, word).ratio() for name in close]
+    # Where one is much the likeliest, the others only distract.
+    close = [name for name, each in zip(close, likeness, strict=True) if each > likeness[0] - 0.1]
     return f"; did you mean {_either(repr(name) for name in close)}?" if close else ""
 
 
