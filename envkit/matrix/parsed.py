@@ -9,6 +9,7 @@ import os
 import re
 import tempfile
 import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,20 @@ def read_toml(path: Path, label: str = "") -> dict[str, Any]:
     content = parse_toml(raw, label)
     _keep(folder, digest, content)
     return content
+
+
+def derive(paths: Sequence[Path], recipe: str, make: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> dict[str, Any]:
+    """What `make` gives for the content of some TOML files, kept as JSON; `recipe` changes whenever `make` does."""
+    raws = [path.read_bytes() for path in paths]
+    digest = hashlib.sha256(recipe.encode())
+    for raw in raws:
+        digest.update(hashlib.sha256(raw).digest())
+    folder = cache_folder()
+    cached = _recall(folder, digest.hexdigest())
+    if cached is None:
+        cached = make([parse_toml(raw, str(path)) for raw, path in zip(raws, paths, strict=True)])
+        _keep(folder, digest.hexdigest(), cached)
+    return cached
 
 
 def parse_toml(raw: bytes, label: str) -> dict[str, Any]:

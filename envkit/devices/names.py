@@ -1,0 +1,124 @@
+"""Names of accelerators as people and tools write them, brought to one form. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+# What may stand before a name and says no more than who made it.
+_VENDORS = {
+    "nvidia": "nvidia",
+    "amd": "amd",
+    "ati": "amd",
+    "intel": "intel",
+}
+# Words that tell nothing apart: "RTX 6000 Ada" is the "RTX 6000 Ada Generation".
+_EMPTY = {"generation", "edition", "graphics", "gpu", "corporation", "inc", "series", "with", "design", "tensor", "core", "the"}
+_SAME = {"mobile": "laptop", "notebook": "laptop"}
+# Brands that are left out in speech: "RTX 4090", "T4", "MI300X", "W7900", "A770".
+_BRANDS = {"geforce", "radeon", "tesla", "quadro", "instinct", "arc", "jetson", "nvs"}
+_CLASSES = {"rtx", "gtx", "gts", "gt", "rx", "pro", "ai", "r", "max", "flex"}
+# How a data-center card is built in; "A100" means all of them.
+_FORMS = {"pcie", "sxm", "nvl", "hbm", "lc", "dgxs", "fhhl", "hgx"}
+# What drivers leave out of a name.
+_LEFT_OUT = re.compile(r"\((?:Laptop|Pascal)\)")
+_TRADEMARKS = re.compile(r"\((?:r|tm|c)\)|[®™©]", re.IGNORECASE)
+_MEMORY = re.compile(r"\b(\d{1,4})\s*g(?:i?b)?\b", re.IGNORECASE)
+_WORDS = re.compile(r"[a-z]+|\d+")
+
+
+def words(name: str) -> list[str]:
+    """The words of a name: letters and digits apart, synonyms made one, empty words left out."""
+    found = _WORDS.findall(_TRADEMARKS.sub(" ", name).lower())
+    result: list[str] = []
+    for position, word in enumerate(found):
+        if word == "q" and result and result[-1] == "max":
+            result[-1] = "maxq"
+        elif word not in _EMPTY:
+            result.append(_SAME.get(word, word))
+        elif word == "core" and position and found[position - 1] != "tensor":
+            result.append(word)
+    return result
+
+
+def vendor_of(parts: list[str]) -> str:
+    """The vendor that a name begins with, or ""."""
+    return _VENDORS.get(parts[0], "") if parts else ""
+
+
+def bare(parts: list[str]) -> list[str]:
+    """A name without the vendors that it begins with."""
+    while parts and parts[0] in _VENDORS:
+        parts = parts[1:]
+    return parts
+
+
+def without_memory(name: str) -> tuple[str, float | None]:
+    """A name without its memory, and that memory: "A100 80GB" gives "A100 " and 80."""
+    found = _MEMORY.search(name)
+    return (name[: found.start()] + name[found.end() :], float(found[1])) if found else (name, None)
+
+
+def key(parts: Iterable[str]) -> str:
+    """What names are looked up by: "rtx 5090" and "RTX5090" have the same."""
+    return "".join(parts)
+
+
+def keys(name: str, aliases: Iterable[str]) -> dict[str, int]:
+    """What a product answers to, with how far each is from its full name: 0 the name, 1 without brand, 2 without class."""
+    result: dict[str, int] = {}
+    for spelling in (name, *aliases):
+        for parts in _spellings(spelling):
+            _add(result, parts, 0)
+            for shorter in _without_brand(parts):
+                _add(result, shorter, 1)
+                _add(result, _without_class(shorter), 2)
+    return result
+
+
+def _add(result: dict[str, int], parts: list[str], distance: int) -> None:
+    text = key(parts)
+    # A class alone ("rtx"), or a few digits ("4"), names nothing.
+    if len(text) < 2 or (distance and len(text) < 7 and not any(part.isdigit() for part in parts)):
+        return
+    if distance == 2 and sum(c.isdigit() for c in text) < 2:
+        return
+    result[text] = min(distance, result.get(text, distance))
+
+
+def _spellings(name: str) -> Iterator[list[str]]:
+    """A name as tools write it: drivers leave out what stands in brackets."""
+    yield words(name)
+    if _LEFT_OUT.search(name):
+        yield words(_LEFT_OUT.sub(" ", name))
+
+
+def _without_brand(parts: list[str]) -> Iterator[list[str]]:
+    shorter = parts
+    while shorter and shorter[0] in _BRANDS:
+        shorter = shorter[1:]
+    if shorter[:2] == ["data", "center"]:
+        shorter = shorter[2:]
+    yield shorter
+    # "RTX 6000" is said of the Quadro, of the Ada and of the Blackwell card.
+    plain = [part for part in shorter if part not in ("ada", "blackwell", "workstation")]
+    if plain != shorter:
+        yield plain
+    form = next((i for i, part in enumerate(shorter) if part in _FORMS and i > 0), None)
+    if form is not None and shorter[0] not in _CLASSES and "gb" not in shorter[:form]:
+        yield shorter[:form]
+
+
+def _without_class(parts: list[str]) -> list[str]:
+    shorter = parts
+    while len(shorter) > 1 and shorter[0] in _CLASSES:
+        shorter = shorter[1:]
+    return shorter
+
+
+def base(name: str) -> str:
+    """What remains when build, laptop marks and memory are taken off: variants of one card share it."""
+    parts = words(_LEFT_OUT.sub(" ", without_memory(name)[0]))
+    kept = [part for part in parts if part not in ("maxq", "passive", "workstation", "server", "sff")]
+    form = next((i for i, part in enumerate(kept) if part in _FORMS and i > 0), None)
+    return key(kept if form is None else kept[:form])
