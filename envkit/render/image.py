@@ -1,0 +1,78 @@
+"""A plan as the files that an image is built from. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from envkit import plan as plans
+from envkit.data import packaged
+from envkit.errors import EnvkitError
+from envkit.model import OsRelease, Plan, Scheme
+from envkit.render import templates
+from envkit.sources import Sources, installation
+
+
+def image_tags(plan: Plan) -> tuple[str, str]:
+    """The names that an image of this plan gets: the newest of its scheme, and its version."""
+    return f"envkit/{plan.scheme}:latest", f"envkit/{plan.scheme}:{_version(plan)}"
+
+
+def _version(plan: Plan) -> str:
+    # "+" may not stand in a tag of an image.
+    return re.sub(r"[^\w.-]", "-", f"{plan.framework_version}-{plan.backend_tag}")
+
+
+def image_files(
+    plan: Plan, scheme: Scheme, platform: OsRelease | None, *, partners: Sequence[str] = (), prune: bool = True
+) -> dict[str, str]:
+    """The files that the image's build context holds for this scheme, by their place in it.
+
+    `partners` are requirements that the framework pins and that its own index serves. Raises EnvkitError where the
+    scheme has no image or its backend no template.
+    """
+    if plan.container is None:
+        raise EnvkitError(f"{plan.scheme} has no image: {scheme.no_container}")
+    template = f"dockerfile/{plan.backend_name}.Dockerfile.j2"
+    if not templates.exists(template):
+        raise EnvkitError(f"there is no template for images of {plan.backend_name}", hint=f"add templates/{template}")
+    managed = platform is not None and bool(platform.python) and platform.python != plan.python
+    dockerfile = templates.render(
+        template,
+        plan=plan,
+        scheme=scheme,
+        base=plan.container.base + (f"@{plan.container.digest}" if plan.container.digest else ""),
+        managed_python=managed,
+        system_packages=["ca-certificates"] if managed else ["ca-certificates", "python3"],
+        site=f"/opt/venv/lib/python{plan.python}/site-packages",
+        prune=prune,
+        labels=labels_of(plan, scheme),
+    )
+    install = installation(Sources(), plan, partners=partners)
+    return {
+        f"{plan.scheme}/Dockerfile": dockerfile,
+        f"{plan.scheme}/plan/plan.json": json.dumps(plans.to_document(plan), indent=2, ensure_ascii=False) + "\n",
+        f"{plan.scheme}/plan/pyproject.toml": install.project,
+        f"{plan.scheme}/plan/constraints.txt": install.constraints,
+    }
+
+
+def labels_of(plan: Plan, scheme: Scheme) -> dict[str, str]:
+    """The labels of the image: what the OCI names, and what leads back to the plan."""
+    container = plan.container
+    labels = {
+        "org.opencontainers.image.title": f"envkit/{plan.scheme}",
+        "org.opencontainers.image.description": f"{scheme.title}: {plan.framework_name} {plan.framework_package.version}",
+        "org.opencontainers.image.version": _version(plan),
+        "org.opencontainers.image.base.name": container.base if container else "",
+        "org.opencontainers.image.base.digest": container.digest if container else "",
+        "org.envkit.scheme": plan.scheme,
+        "org.envkit.plan": plans.digest(plan),
+    }
+    return {name: value for name, value in labels.items() if value}
+
+
+def probe_text() -> str:
+    """The probe that proves an environment from inside."""
+    return packaged("verify/probe.py").read_text(encoding="utf-8")
