@@ -10,7 +10,7 @@ from dataclasses import replace
 from envkit.model import Change, Dotted, DriverFacts, Gpu, Judged, Kind, Matrix, Nearest, Os, Plan, Scheme, Target, Verdict
 from envkit.plan import digest
 from envkit.resolve.candidates import python_key, pythons_of
-from envkit.resolve.ranking import best
+from envkit.resolve.ranking import best, verdict_of
 from envkit.resolve.rules import python_distance
 from envkit.resolve.target import Question, card_name, with_driver
 from envkit.resolve.wishes import BackendWish, TorchWish, platform_of, version
@@ -47,7 +47,7 @@ class Search:
         room = MOST - min(len(others), 2)
         kept = list(found.values())[:room]
         kept += [each for key, each in others.items() if key not in found][: MOST - len(kept)]
-        return tuple(sorted(kept, key=lambda each: _ORDER.index(each.change.kind)))
+        return tuple(sorted(kept, key=_place))
 
     @staticmethod
     def _take(found: dict[str, Nearest], step: Step) -> None:
@@ -115,26 +115,20 @@ class Search:
                 yield (own if own and verdict is Verdict.OVERRIDE else _ACCEPT[verdict]), plan
 
     def _by_driver(self, question: Question, judged: Sequence[Judged]) -> Step:
-        wanted: dict[tuple[str, ...], tuple[Change, ...]] = {}
-        for each in judged:
-            changes = _changes_of(each, "driver")
-            if changes:
-                changes = _strictest(changes)
-                wanted.setdefault(tuple(change.text for change in changes), changes)
-        if not wanted:
+        # Only candidates that nothing but the driver keeps from being accepted; ranking put the newest release first.
+        waiting = [each for each in judged if _changes_of(each, "driver") and _otherwise(each) in question.accept]
+        wanted = list(dict.fromkeys(_strictest(_changes_of(each, "driver")) for each in waiting))
+        if not waiting:
             return
-        vendor = next(each.candidate.backend.vendor for each in judged if _changes_of(each, "driver"))
-        # The smallest step, and the one that the newest release needs: ranking put its candidates first.
-        ordered = sorted(wanted.values(), key=lambda changes: (len(changes), [_driver_key(change) for change in changes]))
-        newest = next(_strictest(_changes_of(each, "driver")) for each in judged if _changes_of(each, "driver"))
-        for changes in [*ordered, newest]:
-            plan = self.solve(replace(question, target=_driven(question.target, vendor, changes)))
-            if plan:
-                yield _joined(changes), plan
-                break
-        plan = self.solve(replace(question, target=_driven(question.target, vendor, newest)))
-        if plan:
-            yield _joined(newest), plan
+        vendor = waiting[0].candidate.backend.vendor
+        # The smallest step, and the one that the newest release needs.
+        smallest = sorted(wanted, key=lambda changes: (len(changes), [_driver_key(change) for change in changes]))
+        for choices in (smallest, wanted):
+            for changes in choices:
+                plan = self.solve(replace(question, target=_driven(question.target, vendor, changes)))
+                if plan:
+                    yield _joined(changes), plan
+                    break
 
     def _by_os(self, question: Question, judged: Sequence[Judged]) -> Step:
         platform = question.target.platform
@@ -217,6 +211,12 @@ class Search:
 
 _ORDER = ("tag", "torch", "python", "setting", "driver", "os", "scheme", "card")
 
+
+def _place(nearest: Nearest) -> tuple[bool, int]:
+    """Where a change stands: the least first, a gamble on what is not known behind all that is sure."""
+    return nearest.plan.verdict is Verdict.UNKNOWN, _ORDER.index(nearest.change.kind)
+
+
 _ACCEPT = {
     Verdict.COMMUNITY: Change(
         kind="setting", text="take what works without the vendor's promise: --accept community", value="community"
@@ -267,6 +267,11 @@ def _changes_of(judged: Judged, kind: str) -> tuple[Change, ...]:
     rejected = [answer for answer in judged.answers if answer.kind is Kind.REJECTED]
     changes = [answer.change for answer in rejected if answer.change and answer.change.kind == kind]
     return tuple(changes) if changes and len(changes) == len(rejected) else ()
+
+
+def _otherwise(judged: Judged) -> Verdict:
+    """The verdict that a candidate would have without what rejects it."""
+    return verdict_of(answer for answer in judged.answers if answer.kind is not Kind.REJECTED)
 
 
 def _strictest(changes: Sequence[Change]) -> tuple[Change, ...]:

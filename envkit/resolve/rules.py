@@ -430,12 +430,12 @@ def vendor_support(candidate: Candidate, target: Target, matrix: Matrix, offers:
         if release.archs is None:
             reason = f"whether {vendor_title(backend.vendor)} supports {card_name(card)} with {toolkit(candidate)} is not known"
             return _community("vendor-support", reason, release.sources)
-        if card.arch not in release.archs:
-            reason = f"{card_name(card)} is not on {vendor_title(backend.vendor)}'s list for {toolkit(candidate)}"
-            return _community("vendor-support", reason, release.sources)
         if card.arch in release.deprecated_archs:
             reason = f"{vendor_title(backend.vendor)} calls {card_name(card)} deprecated in {toolkit(candidate)}"
             return Answer(rule="vendor-support", kind=Kind.FITS, reason=reason, sources=release.sources)
+        if card.arch not in release.archs:
+            reason = f"{card_name(card)} is not on {vendor_title(backend.vendor)}'s list for {toolkit(candidate)}"
+            return _community("vendor-support", reason, release.sources)
     return _fits("vendor-support")
 
 
@@ -521,6 +521,9 @@ def driver_floor(candidate: Candidate, target: Target, matrix: Matrix, offers: O
     """Whether the kernel driver reaches the floor of the wheel's tag. For CUDA that is the floor of its major version."""
     release = candidate.backend_release
     floor = tag_floor(release, target.platform.os)
+    if floor is None and target.platform.os is Os.WSL2 and candidate.backend.vendor:
+        # There the card is reached through the Windows driver; a backend that states no floor for it may not work at all.
+        return _unknown("driver-floor", f"whether {toolkit(candidate)} wheels work inside WSL2 is not known", release.sources)
     if floor is None:
         return _fits("driver-floor")
     _, have = _driver(candidate, target)

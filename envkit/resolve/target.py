@@ -179,7 +179,7 @@ def _cards(matrix: Matrix, text: str, facts: Facts | None, platform: Platform) -
     cards, notes = [], []
     for found in facts.machine.gpus:
         card = _identified(found, facts.machine, platform)
-        if card.vendor in vendors or (anything and card.vendor in _PCI_VENDORS.values()):
+        if card.vendor in vendors or (anything and card.vendor in _PCI_VENDORS.values()) or _is_discrete(card):
             cards.append(card)
         elif card.vendor:
             notes.append(f"{card_name(card)} is left aside: no scheme of the matrix uses {_vendor_title(card.vendor)} GPUs here")
@@ -289,6 +289,12 @@ def _set_aside(cards: tuple[Gpu, ...] | None) -> tuple[tuple[Gpu, ...] | None, t
     hidden = tuple(card for card, inside in zip(cards, integrated, strict=True) if inside and card.vendor in discrete)
     shown = [card for card in cards if not any(card is each for each in hidden)]
     return tuple(sorted(shown, key=_is_integrated)), hidden
+
+
+def _is_discrete(card: Gpu) -> bool:
+    """Whether the catalogue knows it as a card of its own: even one that no scheme uses is no reason to take the CPU unasked."""
+    product = _product(card)
+    return product is not None and product.kind not in _INTEGRATED
 
 
 def _is_integrated(card: Gpu) -> bool:

@@ -106,7 +106,7 @@ ROCM = Backend(
             tag="rocm6.4",
             min_driver={Os.LINUX: V("6.1")},
             max_driver={Os.LINUX: V("30.10")},
-            archs=("gfx1030", "gfx1100"),
+            archs=("gfx1100",),
             deprecated_archs=("gfx1030",),
             platforms=("ubuntu-24.04.2", "rhel-9"),
             sources=("rocm",),
@@ -669,6 +669,12 @@ def test_driver_branches_that_dropped_a_card(card: str, driver: str, kind: Kind)
 )
 def test_kernel_driver_window(driver: str, kind: Kind) -> None:
     assert ask(rules.driver_window, candidate("linux-rocm", "rocm6.4"), target(gpu("gfx1100"), driver=driver)).kind is kind
+
+
+def test_a_backend_without_a_floor_for_wsl2_is_not_known_to_work_there() -> None:
+    answer = ask(rules.driver_floor, candidate("linux-rocm", "rocm6.4"), target(gpu("gfx1100"), platform=WSL))
+    assert answer.kind is Kind.UNKNOWN
+    assert answer.reason == "whether ROCm 6.4 wheels work inside WSL2 is not known"
 
 
 @pytest.mark.parametrize(("driver", "kind"), [("6.1", Kind.FITS), ("6.0.9", Kind.REJECTED), ("", Kind.FITS)])
