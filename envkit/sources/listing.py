@@ -83,7 +83,8 @@ def look(
 ) -> Found:
     """What the framework's indexes for `tags` and the user's find-links places offer of it and its `companions`.
 
-    `platform` ("linux/x86_64") leaves out the indexes that only serve other platforms. All are asked at once; each has `limit` seconds to answer. An index that does not know a project has answered.
+    `platform` ("linux/x86_64") leaves out the indexes that only serve other platforms. All are asked at once; each has
+    `limit` seconds to answer. An index that does not know a project has answered.
     """
     partners = [name for build in framework.builds if build.tag in tags for name in build.packages]
     names = tuple(dict.fromkeys(_normal(name) for name in (framework.package, *companions, *partners)))
@@ -256,7 +257,8 @@ class _Job:
         if not answered:
             return pages[0]
         files = tuple(file for page in answered for file in page.files or ())
-        return Page(files=files, missing=all(page.missing for page in answered))
+        missing = all(page.missing for page in answered)
+        return Page(files=files, missing=missing, why=answered[0].why if missing else "")
 
 
 def _fetch_all(jobs: Mapping[tuple[str, str], _Job], limit: float) -> dict[tuple[str, str], Page]:

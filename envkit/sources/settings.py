@@ -16,6 +16,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from envkit.errors import InvalidFile
 
 PYPI = "https://pypi.org/simple"
+_SYSTEM_PIP = Path("/etc/pip.conf")
+_SYSTEM_UV = Path("/etc/uv/uv.toml")
 
 # The settings of a project's uv.toml that say how to reach packages. Those that say what the project consists of
 # (sources, constraints, overrides, exclude-newer) belong to that project and not to an environment of ours.
@@ -119,6 +121,11 @@ def _redact_odd(text: str) -> str:
     # A password that was never escaped may hold "/" and "@"; when all of the text is one URL, its last "@" before a host decides.
     found = re.fullmatch(r"(\w[\w+.-]*://)([^\s]*)@([^/@\s]+(?:/\S*)?)", text)
     return f"{found[1]}***@{found[3]}" if found and ":" in found[2] and "/" not in found[2].split(":")[0] else text
+
+
+def _redact_bare(text: str) -> str:
+    """`redact` for what should be a URL and may lack its scheme."""
+    return redact(text) if "://" in text else re.sub(r"^[^\s/]*@", "***@", text)
 
 
 def credentials(url: str) -> tuple[str, str, str]:
@@ -268,7 +275,7 @@ def _pip_files(environ: Mapping[str, str]) -> Iterator[Path]:
         folders = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
         if sys.platform == "darwin":
             folders = ["/Library/Application Support"]
-        files += [Path(folder) / "pip" / "pip.conf" for folder in folders if folder] + [Path("/etc/pip.conf")]
+        files += [Path(folder) / "pip" / "pip.conf" for folder in folders if folder] + [_SYSTEM_PIP]
         own = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf"
         mac = home / "Library" / "Application Support" / "pip"
         if sys.platform == "darwin" and mac.is_dir():
@@ -442,7 +449,7 @@ def _system_uv_files(environ: Mapping[str, str]) -> list[Path]:
     if sys.platform == "win32":
         return [Path(environ.get("PROGRAMDATA", r"C:\ProgramData")) / "uv" / "uv.toml"]
     folders = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)
-    return [*(Path(folder) / "uv" / "uv.toml" for folder in folders if folder), Path("/etc/uv/uv.toml")]
+    return [*(Path(folder) / "uv" / "uv.toml" for folder in folders if folder), _SYSTEM_UV]
 
 
 def read_toml(file: Path) -> dict[str, Any]:
@@ -470,7 +477,7 @@ def _read_mirrors(environ: Mapping[str, str], cwd: Path) -> dict[str, str]:
     if url := environ.get("ENVKIT_PYTORCH_MIRROR", "").strip():
         if not _is_url(url):
             raise InvalidFile(
-                f"ENVKIT_PYTORCH_MIRROR: not a URL: {redact(url)!r}",
+                f"ENVKIT_PYTORCH_MIRROR: not a URL: {_redact_bare(url)!r}",
                 hint="give the URL that stands for the PyTorch index, with https:// or file://",
             )
         mirrors["pytorch"] = url
@@ -486,7 +493,7 @@ def _mirror_faults(table: Any, file: Path) -> Iterator[str]:
         if not isinstance(value, str):
             yield f"{file}: mirrors.{shown}: expected text, got {type(value).__name__}"
         elif not _is_url(value):
-            yield f"{file}: mirrors.{shown}: not a URL: {redact(value)!r}"
+            yield f"{file}: mirrors.{shown}: not a URL: {_redact_bare(value)!r}"
 
 
 def _is_url(text: str) -> bool:

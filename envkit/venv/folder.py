@@ -358,7 +358,7 @@ def remember(directory: Path, cwd: Path) -> None:
 
 
 def _remembered() -> list[dict[str, Any]]:
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
         rows = json.loads((state_home() / "last.json").read_text(encoding="utf-8")).get("environments", [])
         return [row for row in rows if isinstance(row, dict) and isinstance(row.get("environment"), str)]
     return []

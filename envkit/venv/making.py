@@ -69,7 +69,7 @@ def make(work: Work) -> None:
         argv += ["--no-python-downloads"]
     else:
         work.tell(f"downloading Python {work.python.version}")
-    done = _uv(work, [*argv, str(work.directory)], limit=3600.0, step="making the environment", fresh=True)
+    done = _uv(work, [*argv, str(work.directory)], limit=3600.0, step="making the environment", fresh=True, quiet=True)
     if not done.ok and not work.python.path and not _is_full(done.stderr):
         raise Unavailable(
             f"Python {work.python.version} is not on this machine and could not be downloaded: {_gist(done.stderr)}",
