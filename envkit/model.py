@@ -95,22 +95,27 @@ class Dotted(str):
 
     # All four are written out: str has them already, so nothing would fill them in.
     def __lt__(self, other: str) -> bool:
-        return self.key < Dotted(other).key
+        return self.key < _key_of(other)
 
     def __le__(self, other: str) -> bool:
-        return self.key <= Dotted(other).key
+        return self.key <= _key_of(other)
 
     def __gt__(self, other: str) -> bool:
-        return self.key > Dotted(other).key
+        return self.key > _key_of(other)
 
     def __ge__(self, other: str) -> bool:
-        return self.key >= Dotted(other).key
+        return self.key >= _key_of(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
         return hash(self.key)
+
+
+def _key_of(other: str) -> tuple[int, ...]:
+    # Comparisons of two versions are most of what the resolver does, so neither is read again.
+    return other.key if isinstance(other, Dotted) else Dotted(other).key
 
 
 def dotted(text: str | None) -> Dotted | None:

@@ -39,6 +39,8 @@ class Rows:
         self.matrix = matrix
         self._rows: dict[tuple[str, ...], tuple[Row, ...]] = {}
         self._pythons: dict[tuple[object, ...], str] = {}
+        self.drivers: dict[tuple[str, str, str], tuple[Dotted | None, tuple[str, ...]]] = {}  # each toolkit's own
+        self.code: dict[tuple[object, ...], tuple[str, str]] = {}  # filled by the rule on compiled code
         self.pins: dict[tuple[str, str, str], str | None] = {}
 
     def of(self, backend: Backend, framework: Framework) -> tuple[Row, ...]:

@@ -41,11 +41,11 @@ def rank(judged: Iterable[Judged], target: Target, matrix: Matrix) -> tuple[Judg
     frameworks = {name: number for number, name in enumerate(matrix.frameworks)}
     schemes = {name: number for number, name in enumerate(matrix.schemes)}
     served: dict[str, bool] = {}
-    return tuple(sorted(judged, key=lambda each: _key(each, target, frameworks, schemes, served)))
+    return tuple(sorted(judged, key=lambda each: _key(each, target, matrix, frameworks, schemes, served)))
 
 
 def _key(
-    judged: Judged, target: Target, frameworks: dict[str, int], schemes: dict[str, int], served: dict[str, bool]
+    judged: Judged, target: Target, matrix: Matrix, frameworks: dict[str, int], schemes: dict[str, int], served: dict[str, bool]
 ) -> tuple[Any, ...]:
     candidate = judged.candidate
     return (
@@ -53,7 +53,7 @@ def _key(
         frameworks[candidate.framework.name],
         _falling_release(candidate.release.version),
         -_EVIDENCE_RANK[candidate.build.evidence],
-        not _served_by_itself(candidate, target, served),
+        not _served_by_itself(candidate, target, matrix, served),
         _falling(candidate.backend_release.version.key),
         schemes[candidate.scheme.name],
         candidate.build.tag,
@@ -73,13 +73,13 @@ def _falling(numbers: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(-number for number in (*numbers, 0, 0, 0, 0, 0)[:5])
 
 
-def _served_by_itself(candidate: Candidate, target: Target, served: dict[str, bool]) -> bool:
+def _served_by_itself(candidate: Candidate, target: Target, matrix: Matrix, served: dict[str, bool]) -> bool:
     """Whether the driver serves the toolkit without minor-version compatibility; only a tie is decided by it."""
     tag = candidate.build.tag
     if tag not in served:
         facts = target.drivers.get(candidate.backend.vendor)
         have = dotted(facts.kernel) if facts else None
-        own, _ = own_driver(candidate.backend, candidate.backend_release.version, target.platform.os)
+        own, _ = own_driver(matrix, candidate.backend, candidate.backend_release.version, target.platform.os)
         served[tag] = have is None or own is None or have >= own
     return served[tag]
 

@@ -16,6 +16,7 @@ from envkit.model import (
     Architecture,
     Backend,
     BackendRelease,
+    Build,
     Candidate,
     Change,
     Dotted,
@@ -282,10 +283,9 @@ def _own_scheme(matrix: Matrix, target: Target, framework: str) -> str:
         ):
             continue
         for row in rows(matrix).of(backend, matrix.frameworks[framework]):
-            if word in row.build.platforms and row.build.archs is not None:
-                version = row.backend_release.version
-                if code_for(matrix.archs, card.arch, backend.code_rule, row.build.archs, row.build.ptx, version):
-                    return scheme.name
+            held = word in row.build.platforms and row.build.archs is not None
+            if held and _code(matrix, backend, row.build, row.backend_release, card.arch)[0]:
+                return scheme.name
     return ""
 
 
@@ -315,10 +315,8 @@ def _code_answer(candidate: Candidate, card: Gpu, target: Target, matrix: Matrix
     sources = build.sources + (row.sources if row else ())
     if build.archs is None:
         return _code_unknown(candidate, card, row, sources)
-    version = candidate.backend_release.version
-    how = code_for(matrix.archs, card.arch, backend.code_rule, build.archs, build.ptx, version)
+    how, code = _code(matrix, backend, build, candidate.backend_release, card.arch)
     if how == "native":
-        code = native_code(matrix.archs, card.arch, backend.code_rule, build.archs, version)
         words = (
             f"holds code for {card_name(card)}" if code == card.arch else f"holds {code} code, which runs on {card_name(card)}"
         )
@@ -372,6 +370,21 @@ def _newer_than_all(arch: str, codes: Iterable[str]) -> bool:
     mine = _capability(arch)
     known = [found[:2] for code in codes if (found := _capability(code))]
     return mine is not None and bool(known) and mine[:2] > max(known)
+
+
+def _code(matrix: Matrix, backend: Backend, build: Build, release: BackendRelease, arch: str) -> tuple[str, str]:
+    """How a build's code runs on an architecture, and the code that runs natively; worked out once for a matrix."""
+    codes = build.archs or ()
+    key = (backend.code_rule, codes, build.ptx, str(release.version), arch)
+    known = rows(matrix).code
+    if key not in known:
+        if len(known) > 16384:
+            known.clear()
+        known[key] = (
+            code_for(matrix.archs, arch, backend.code_rule, codes, build.ptx, release.version),
+            native_code(matrix.archs, arch, backend.code_rule, codes, release.version),
+        )
+    return known[key]
 
 
 def code_for(
@@ -465,23 +478,28 @@ def tag_floor(release: BackendRelease, os: Os) -> Dotted | None:
     return release.min_driver.get(os) or (release.min_driver.get(Os.WINDOWS) if os is Os.WSL2 else None)
 
 
-def own_driver(backend: Backend, version: Dotted, os: Os) -> tuple[Dotted | None, tuple[str, ...]]:
+def own_driver(matrix: Matrix, backend: Backend, version: Dotted, os: Os) -> tuple[Dotted | None, tuple[str, ...]]:
     """The driver that a toolkit came with, or its branch where only that is known; None where neither is."""
+    known = rows(matrix).drivers
+    key = (backend.name, str(version), str(os))
+    if key not in known:
+        known[key] = _own_driver(backend, version, os)
+    return known[key]
+
+
+def _own_driver(backend: Backend, version: Dotted, os: Os) -> tuple[Dotted | None, tuple[str, ...]]:
     for release in backend.releases:
         if release.version == version:
             found = release.toolkit_driver.get(os) or (release.toolkit_driver.get(Os.WINDOWS) if os is Os.WSL2 else None)
             if found is not None:
                 return found, release.sources
-    older = newer = None
-    for branch in backend.branches:
-        if branch.max_backend is None:
-            continue
-        if branch.max_backend >= version:
-            newer = branch if newer is None or branch.branch < newer.branch else newer
-        else:
-            older = branch
+    served = [(branch.max_backend, branch) for branch in backend.branches if branch.max_backend is not None]
+    newer = min((b for newest, b in served if newest >= version), key=lambda b: b.branch.key, default=None)
+    if newer is None:
+        return None, ()
     # Without an older branch beside it, the first one of the table need not be the first that served.
-    return (newer.branch, newer.sources) if newer and (older or newer.max_backend == version) else (None, ())
+    bounded = newer.max_backend == version or any(newest < version for newest, _ in served)
+    return (newer.branch, newer.sources) if bounded else (None, ())
 
 
 def driver_present(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
@@ -551,7 +569,7 @@ def driver_knows_gpu(candidate: Candidate, target: Target, matrix: Matrix, offer
         row = _first_known(candidate, card, matrix)
         if row is None or row.min_backend is None:
             continue
-        floor, sources = own_driver(backend, row.min_backend, target.platform.os)
+        floor, sources = own_driver(matrix, backend, row.min_backend, target.platform.os)
         if floor is None or (strictest and strictest.need_driver and floor <= strictest.need_driver):
             continue
         first = f"the first is {floor}, of {_backend_title(backend)} {row.min_backend}"
@@ -574,7 +592,7 @@ def _first_known(candidate: Candidate, card: Gpu, matrix: Matrix) -> Architectur
     build = candidate.build
     if row is None or row.min_backend is not None or not build.archs:
         return row
-    code = native_code(matrix.archs, card.arch, candidate.backend.code_rule, build.archs, candidate.backend_release.version)
+    _, code = _code(matrix, candidate.backend, build, candidate.backend_release, card.arch)
     return matrix.archs.get(code, row)
 
 
@@ -585,9 +603,9 @@ def driver_translates(candidate: Candidate, target: Target, matrix: Matrix, offe
         return _fits("driver-translates")
     _, have = _driver(candidate, target)
     for card in cards(backend, target):
-        if code_for(matrix.archs, card.arch, "cuda", build.archs, build.ptx, release.version) != "ptx":
+        if _code(matrix, backend, build, release, card.arch)[0] != "ptx":
             continue
-        floor, sources = own_driver(backend, release.version, target.platform.os)
+        floor, sources = own_driver(matrix, backend, release.version, target.platform.os)
         if floor is None:
             return _unknown(
                 "driver-translates", f"which driver translates the PTX of {toolkit(candidate)} is not known", release.sources
