@@ -14,10 +14,23 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class _FormatOption(click.Option):
+    """Set by ENVKIT_<COMMAND>_FORMAT: the name that people type, not the parameter's."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        return os.environ.get(f"{ctx.auto_envvar_prefix}_FORMAT") or None
+
+
 def format_option(*formats: str) -> Callable[[F], F]:
     """`--format`, for a command that prints a result; the first of `formats` is the default."""
     return click.option(
-        "--format", "form", type=click.Choice(formats), default=formats[0], show_default=True, help="How to print the result."
+        "--format",
+        "form",
+        cls=_FormatOption,
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="How to print the result.",
     )
 
 

@@ -24,10 +24,10 @@ LEVELS = ("host", "runtime", "framework", "compute")
 @click.command()
 @click.argument("scheme", required=False)
 @click.option(
-    "--venv", "directory", type=click.Path(path_type=Path), metavar="DIR", help="A virtual environment on this machine."
+    "--venv", type=click.Path(path_type=Path), metavar="DIR", help="A virtual environment on this machine."
 )
 @click.option("--image", metavar="NAME", help="An image that `envkit build` made, by another name than its scheme's.")
-@click.option("--host", "url", metavar="URL", help="A host: ssh://user@host:port, docker://NAME, local://, ansible://NAME.")
+@click.option("--host", metavar="URL", help="A host: ssh://user@host:port, docker://NAME, local://, ansible://NAME.")
 @click.option(
     "-i",
     "--inventory",
@@ -61,9 +61,9 @@ LEVELS = ("host", "runtime", "framework", "compute")
 def command(
     context: click.Context,
     scheme: str | None,
-    directory: Path | None,
+    venv: Path | None,
     image: str | None,
-    url: str | None,
+    host: str | None,
     inventory: Path | None,
     python: str,
     identity: str,
@@ -84,30 +84,28 @@ def command(
     envkit verify --venv env
     envkit verify --host ssh://me@lab1
     """
-    from envkit.report.proofs import verdict_line
+    from envkit.report.proofs import result_line
 
-    places = {"--venv": directory, "--image": image, "--host": url, "-i": inventory}
+    places = {"--venv": venv, "--image": image, "--host": host, "-i": inventory}
     given = [name for name, value in places.items() if value]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} mean different places", hint="name one of them")
-    hosts = url or inventory
     for name, value in (("--python", python), ("--identity", identity), ("--ssh-config", ssh_config)):
-        if value and not hosts:
+        if value and not (host or inventory):
             raise UsageError(f"{name} belongs to --host or -i")
-    if hosts:
-        results = _hosts(context, scheme, url, inventory, python=python, ssh=(ssh_config, identity), limit=limit, level=level)
-    elif image or (scheme and directory is None):
+    if host or inventory:
+        results = _hosts(context, scheme, host, inventory, python=python, ssh=(ssh_config, identity), limit=limit, level=level)
+    elif image or (scheme and venv is None):
         results = [_image(context, scheme, image, limit=limit, level=level)]
     else:
-        results = [_venv(context, scheme, directory, limit=limit, level=level)]
+        results = [_venv(context, scheme, venv, limit=limit, level=level)]
     text = _report(results, form)
     if output is None:
         emit(text)
     else:
         _write(output, text + "\n")
         for result in results:
-            host = result.host
-            say(f"{host}: {verdict_line(result)}" if not hasattr(result, "why") else f"{host}: UNREACHED: {result.why}")
+            say(f"{result.host}: {result_line(result)}")
         say(f"written to {output}")
     return exit_code(results, level)
 
@@ -176,7 +174,7 @@ def _image(context: click.Context, scheme: str | None, image: str | None, *, lim
 def _hosts(
     context: click.Context,
     scheme: str | None,
-    url: str | None,
+    host: str | None,
     inventory: Path | None,
     *,
     python: str,
@@ -191,8 +189,8 @@ def _hosts(
 
     options = SshOptions(config=ssh[0], identity=ssh[1])
     aim = _scheme_aim(context, scheme) if scheme else None
-    if url:
-        return [verify_host(aim, url, python=python, scheme=scheme or "", recorded=True, limit=limit, level=level, ssh=options)]
+    if host:
+        return [verify_host(aim, host, python=python, scheme=scheme or "", recorded=True, limit=limit, level=level, ssh=options)]
     assert inventory is not None  # noqa: S101 - the caller has one of the two
     found = verify_inventory(aim, inventory, python=python, scheme=scheme or "", limit=limit, level=level, ssh=options)
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envkit.model import Proof
-from envkit.report.proofs import Result, verdict_line
+from envkit.report.proofs import Result, one_line, result_line, verdict_line
 from envkit.report.text import measured_lines
 
 
@@ -29,15 +29,13 @@ def results_markdown(results: Sequence[Result]) -> str:
     if len(results) == 1 and isinstance(results[0], Proof):
         return proof_markdown(results[0])
     lines = ["| host | result |", "| --- | --- |"]
-    for result in results:
-        words = verdict_line(result) if isinstance(result, Proof) else f"UNREACHED: {result.why}"
-        lines.append(f"| {_cell(result.host)} | {_cell(words)} |")
+    lines += [f"| {_cell(result.host)} | {_cell(result_line(result))} |" for result in results]
     return "\n\n".join(["\n".join(lines), *(proof_markdown(result) for result in results if isinstance(result, Proof))])
 
 
 def _cell(text: str) -> str:
     """Text that cannot break out of a table cell or turn into markup."""
-    line = " ".join(text.split())
+    line = one_line(text)
     for sign in ("\\", "|", "<", "`", "*", "["):
         line = line.replace(sign, "\\" + sign)
     return line

@@ -25,12 +25,17 @@ class Unreached:
 Result = Proof | Unreached
 
 
+def one_line(text: str) -> str:
+    """The text on one line, with control characters shown instead of sent: it may come from another machine."""
+    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in " ".join(text.split()))
+
+
 def verdict_line(proof: Proof) -> str:
     """The last line of a report: PASSED, FAILED with the reason, or NOT PROVEN where computing was not asked for."""
     failed = [check for check in proof.checks if check.outcome == "failed"]
     if failed:
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        return f"FAILED: {failed[0].id}: {failed[0].detail}{more}"
+        return f"FAILED: {failed[0].id}: {one_line(failed[0].detail)}{more}"
     if not any(check.outcome == "passed" for check in proof.checks):
         return "FAILED: nothing was checked"
     if proof.passed:
@@ -38,6 +43,11 @@ def verdict_line(proof: Proof) -> str:
     if any(check.level == "compute" for check in proof.checks):
         return "FAILED: nothing was computed"
     return "NOT PROVEN: nothing failed, and nothing was computed"
+
+
+def result_line(result: Result) -> str:
+    """The verdict of a proof, or why there is none."""
+    return verdict_line(result) if isinstance(result, Proof) else f"UNREACHED: {one_line(result.why)}"
 
 
 def step_words(proof: Proof) -> str:

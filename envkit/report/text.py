@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envkit.model import Proof
-from envkit.report.proofs import Result, devices_of, verdict_line
+from envkit.report.proofs import Result, devices_of, one_line, result_line, verdict_line
 
 
 def proof_text(proof: Proof) -> str:
@@ -16,7 +16,7 @@ def proof_text(proof: Proof) -> str:
     widths = [max((len(getattr(check, name)) for check in proof.checks), default=0) for name in ("level", "id", "outcome")]
     for check in proof.checks:
         cells = [check.level.ljust(widths[0]), check.id.ljust(widths[1]), check.outcome.ljust(widths[2])]
-        lines.append(f"  {'  '.join(cells)}  {check.seconds:7.2f} s  {' '.join(check.detail.split())}".rstrip())
+        lines.append(f"  {'  '.join(cells)}  {check.seconds:7.2f} s  {one_line(check.detail)}".rstrip())
     measured = measured_lines(proof)
     if measured:
         lines += ["", *(f"  {line}" for line in measured)]
@@ -56,8 +56,5 @@ def results_text(results: Sequence[Result]) -> str:
         return proof_text(results[0])
     blocks = [proof_text(result) for result in results if isinstance(result, Proof)]
     width = max((len(result.host) for result in results), default=0)
-    lines = [
-        f"{result.host.ljust(width)}  {verdict_line(result) if isinstance(result, Proof) else f'UNREACHED: {result.why}'}"
-        for result in results
-    ]
+    lines = [f"{result.host.ljust(width)}  {result_line(result)}" for result in results]
     return "\n\n".join([*blocks, "\n".join(lines)])

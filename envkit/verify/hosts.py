@@ -118,7 +118,7 @@ def kind_of(url: str) -> str:
 def redact(url: str) -> str:
     """The URL as messages and proofs may show it: without a password, and without the query (which may hold paths of keys)."""
     shown = url.partition("?")[0]
-    return re.sub(r"(://[^:/@]*):.*@", r"\1@", shown)
+    return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", shown)
 
 
 def connect_all(inventory: Path, pattern: str = "all", ssh: SshOptions | None = None) -> list[tuple[str, Runner]]:
@@ -261,10 +261,11 @@ def _search_path() -> str:
 
 
 def _said(fault: BaseException) -> str:
-    # RuntimeError(CommandResult) of an ssh that could not connect.
+    # An ssh that could not connect comes as RuntimeError(CommandResult).
     result = fault.args[0] if fault.args else None
-    text = getattr(result, "stderr", None) or str(fault) or type(fault).__name__
-    return _first_line(text)
+    if result is not None and hasattr(result, "stderr"):
+        return _first_line(str(result.stderr))
+    return _first_line(str(fault) or type(fault).__name__)
 
 
 def _first_line(text: str) -> str:

@@ -992,13 +992,13 @@ class Worker:
             self.errors = (self.errors + piece)[-16384:]
 
     def stop(self) -> Optional[int]:
-        """Ends the worker and all that it started; its exit status if it had ended by itself."""
+        """Ends the worker and all that it started; its exit status where it had ended by itself."""
         status = self.process.poll()
-        if status is None and self.events and "end" not in self.events[-1] and self.done:
+        if status is None and self.done and not self.said("end"):
             try:
                 status = self.process.wait(timeout=1.0)  # it has closed its output: it is about to end
             except subprocess.TimeoutExpired:
-                status = None
+                pass
         if os.name == "posix":
             try:
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -1012,11 +1012,10 @@ class Worker:
                 stderr=subprocess.DEVNULL,
             )
         try:
-            # A process in an uninterruptible driver call does not even die of SIGKILL; it is left behind.
-            ended = self.process.wait(timeout=5.0)
+            self.process.wait(timeout=5.0)
         except subprocess.TimeoutExpired:
-            return status
-        return ended if status is None and self.done else status
+            pass  # in a driver call that cannot be interrupted it does not even die of SIGKILL: it is left behind
+        return status
 
     def said(self, key: str) -> List[Any]:
         """What the events of one kind carry."""
@@ -1091,7 +1090,7 @@ DOING = {
 }
 
 
-def broken(worker: Worker, status: Optional[int], limit: float) -> Optional[Document]:
+def broken(worker: Worker, hung: bool, status: Optional[int], limit: float) -> Optional[Document]:
     """The failed check of a worker that hung or crashed; None for one that came to its end."""
     if worker.said("end"):
         return None
@@ -1101,7 +1100,7 @@ def broken(worker: Worker, status: Optional[int], limit: float) -> Optional[Docu
     doing = DOING.get(base, base) + (" on " + worker.task["device"]["device"] if worker.task.get("device") else "")
     place = innermost(errors)
     where = " (%s)" % place if place else ""
-    if not worker.done:
+    if hung:
         words = "did not come back within %g s while %s%s: hung, and was killed" % (limit, doing, where)
     else:
         said = last_words(errors)
@@ -1201,11 +1200,12 @@ def prove(expect: Document, level: str, limit: float, on_cpu: bool) -> Document:
 
 def collect(worker: Worker, checks: List[Document], measured: Document, limit: float) -> None:
     """Ends a worker and takes over what it told."""
+    hung = not worker.done  # asked before it is ended, which closes its output too
     status = worker.stop()
     # The output of a worker that was just killed is still on its way through the reader.
     worker.readers[0].join(timeout=1.0)
     worker.readers[1].join(timeout=1.0)
-    fault = broken(worker, status, limit)
+    fault = broken(worker, hung, status, limit)
     checks.extend(worker.said("check"))
     for values in worker.said("measured"):
         measured.update(values)

@@ -112,7 +112,7 @@ def verify_venv(
     python = venv_python(directory)
     probe = packaged("verify") / "probe.py"
     argv = [str(python), str(probe), "--packed", pack(aim.expect), *_flags(limit, level)]
-    ended = process.run(argv, limit=limit + GRACE)
+    ended = process.run(argv, limit=limit + GRACE, end_with_us=True)
     proof = _proof(ended, aim, host=_host_name(), limit=limit)
     if record and level == "compute" and (directory / "envkit").is_dir():
         try:
