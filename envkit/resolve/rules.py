@@ -660,14 +660,13 @@ def kernel_module(candidate: Candidate, target: Target, matrix: Matrix, offers: 
         row = matrix.archs.get(card.arch)
         if row is None or row.module not in ("open", "proprietary"):
             continue
+        only = f"{card_name(card)} is {row.family}, which works only with the {row.module} kernel module"
         if kind and kind != row.module:
-            only = f"{card_name(card)} ({row.family}) works only with the {row.module} kernel module"
             reason = f"{only}; the loaded one is {kind} (license {facts.license})"
             change = Change(kind="driver", text=f"install the {row.module} kernel module of the driver", value=row.module)
             return _rejected("kernel-module", reason, row.sources, change)
         if not kind and target.platform.os is Os.LINUX:
-            reason = f"{card_name(card)} ({row.family}) works only with the {row.module} kernel module"
-            answer = Answer(rule="kernel-module", kind=Kind.FITS, reason=reason, sources=row.sources)
+            answer = Answer(rule="kernel-module", kind=Kind.FITS, reason=only, sources=row.sources)
     return answer
 
 

@@ -213,7 +213,7 @@ CONFLICTS: list[tuple[str, dict[str, str], Facts | None, str, list[tuple[str, st
         "the wrong kind of kernel module",
         {},
         machine(nvidia("sm_120"), driver="580.82.07", license="NVIDIA", os_id="ubuntu-24.04", python="3.12.3"),
-        "sm_120 (Blackwell) works only with the open kernel module; the loaded one is proprietary (license NVIDIA)",
+        "sm_120 is Blackwell, which works only with the open kernel module; the loaded one is proprietary (license NVIDIA)",
         [
             ("install the open kernel module of the driver", "linux-cuda 2.15.0+cu132"),
             ("use the CPU: --scheme linux-cpu", "linux-cpu 2.15.0+cpu"),
@@ -223,7 +223,7 @@ CONFLICTS: list[tuple[str, dict[str, str], Facts | None, str, list[tuple[str, st
         "the open kernel module under Pascal",
         {},
         machine(nvidia("sm_61"), driver="575.57.08", license="Dual MIT/GPL", os_id="ubuntu-24.04", python="3.12.3"),
-        "sm_61 (Pascal) works only with the proprietary kernel module; the loaded one is open (license Dual MIT/GPL)",
+        "sm_61 is Pascal, which works only with the proprietary kernel module; the loaded one is open (license Dual MIT/GPL)",
         [
             ("install the proprietary kernel module of the driver", "linux-cuda 2.14.1+cu126"),
             ("use the CPU: --scheme linux-cpu", "linux-cpu 2.15.0+cpu"),
