@@ -10,6 +10,15 @@ from envkit.model import Facts
 from envkit.process import Runner
 
 
+def __getattr__(name: str) -> Any:
+    # The parsers are only loaded when something is parsed.
+    if name == "PROBES":
+        from envkit.detect.parse import PROBES
+
+        return PROBES
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def detect(run: Runner | None = None) -> Facts:
     """The facts of this machine, or of the host that `run` reaches, in one round trip.
 

@@ -72,13 +72,18 @@ def arch_of_name(name: str) -> str:
 
 
 def is_bland(name: str) -> bool:
-    """Whether a device's name tells no more than its vendor, or lists several products as the PCI ID Repository does."""
-    return "[" in name or _BLAND.match(name.strip()) is not None
+    """Whether a device's name tells no more than its vendor."""
+    return _BLAND.match(name.strip()) is not None
 
 
 def best_name(*names: str) -> str:
-    """The first of `names` that tells the product; else the first that is not empty."""
-    return next((name for name in names if name and not is_bland(name)), next((name for name in names if name), ""))
+    """The first of `names` that tells the product; else one that lists several; else any.
+
+    The PCI ID Repository writes lists for chips that were sold under several names: "Navi 31 [Radeon RX 7900 XT/7900 XTX]".
+    """
+    known = [name for name in names if name]
+    telling = [name for name in known if not is_bland(name)]
+    return next((name for name in telling if "[" not in name), next(iter(telling), next(iter(known), "")))
 
 
 def vendor_of_name(name: str) -> str:

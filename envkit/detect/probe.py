@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-SCHEMA = "envkit/raw/1"
+FORMAT = 1  # of the raw document, which never leaves the program
 MARK = "@envkit-raw@"  # in front of the document, so that a login banner before it does no harm
 TOOL_LIMIT = 6.0  # seconds for one tool
 DEADLINE = 8.0  # seconds for all of them together
@@ -739,7 +739,7 @@ def _same_for_all(raw: Json, jobs: Jobs) -> None:
 
 def read_linux(files: Files, tools: Tools, use_tools: bool) -> Json:
     """The raw document of a Linux machine."""
-    raw: Json = {"schema": SCHEMA, "os": "linux"}
+    raw: Json = {"format": FORMAT, "os": "linux"}
     jobs = Jobs(tools.deadline)
     raw["files"] = {path: text for path, text in ((path, files.text(path)) for path in FILES) if text is not None}
     raw["marks"] = [path for path in MARKS if files.exists(path)]
@@ -817,7 +817,7 @@ def shell_arguments() -> List[str]:
 
 def read_windows(files: Files, tools: Tools, use_tools: bool) -> Json:
     """The raw document of a Windows machine."""
-    raw: Json = {"schema": SCHEMA, "os": "windows"}
+    raw: Json = {"format": FORMAT, "os": "windows"}
     jobs = Jobs(tools.deadline)
     version = getattr(sys, "getwindowsversion", None)
     if version is not None:
@@ -893,7 +893,7 @@ def read_registry() -> Json:
 
 def read_macos(files: Files, tools: Tools, use_tools: bool) -> Json:
     """The raw document of a Mac."""
-    raw: Json = {"schema": SCHEMA, "os": "macos"}
+    raw: Json = {"format": FORMAT, "os": "macos"}
     jobs = Jobs(tools.deadline)
     raw["machine"] = os.uname().machine if hasattr(os, "uname") else ""
     raw["release"] = os.uname().release if hasattr(os, "uname") else ""

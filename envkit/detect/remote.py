@@ -83,7 +83,7 @@ def _read_by_powershell(run: Runner) -> Mapping[str, Any]:
             hint="install Python there (winget install Python.Python.3.12)",
         )
     told = {"code": answer.returncode, "stdout": answer.stdout, "stderr": answer.stderr, "timed_out": False, "limit": LIMIT}
-    return {"schema": probe.SCHEMA, "os": "windows", "tools": {"powershell": told}}
+    return {"format": probe.FORMAT, "os": "windows", "tools": {"powershell": told}}
 
 
 def last_line(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from envkit.detect import amd, ascend, intel
+from envkit.detect.catalogue import best_name
 
 MIB = 1024**2
 
@@ -89,6 +90,20 @@ def test_amd_smi_adds_to_a_card_and_its_list_of_names_is_not_a_name(tree: Any, c
     (gpu,) = machine.gpus
     assert (gpu.name, gpu.arch, gpu.memory_bytes) == ("Radeon 8060S", "gfx1151", 512 * MIB)
     assert machine.driver.kernel == "6.16.0"
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("AMD Radeon Graphics", "Strix Halo [Radeon 8050S / Radeon 8060S]"), "Strix Halo [Radeon 8050S / Radeon 8060S]"),
+        (("Strix Halo [Radeon 8050S / Radeon 8060S]", "", "Radeon 8060S"), "Radeon 8060S"),
+        (("AMD Radeon RX 7900 XTX", "Navi 31 [Radeon RX 7900 XT/7900 XTX]"), "AMD Radeon RX 7900 XTX"),
+        (("Intel(R) Graphics [0xe211]", ""), "Intel(R) Graphics [0xe211]"),
+        (("", ""), ""),
+    ],
+)
+def test_the_name_that_tells_most(names: tuple[str, ...], expected: str) -> None:
+    assert best_name(*names) == expected
 
 
 def test_a_module_of_the_kernel_itself_has_no_version(tree: Any, captured: Callable[[str], str]) -> None:
