@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from envkit.cli.output import emit, emit_json, format_option, say
+from envkit.errors import UsageError
 
 if TYPE_CHECKING:
     from envkit.render import Drift, Rendering
@@ -27,9 +28,12 @@ SCHEMA = "envkit/render/1"
     envvar="ENVKIT_RENDER_OUTPUT",
     help="The folder that holds images/ and playbooks/; by default the checkout that envkit runs from, else this folder.",
 )
+@click.option("--torch", default="", metavar="SPEC", help="Another release than the newest; only with --output.")
 @format_option("text", "json")
 @click.pass_context
-def command(ctx: click.Context, schemes: tuple[str, ...], check: bool, prune: bool, output: Path | None, form: str) -> int:
+def command(
+    ctx: click.Context, schemes: tuple[str, ...], check: bool, prune: bool, output: Path | None, torch: str, form: str
+) -> int:
     """Write images/ and playbooks/ of SCHEMES (all of them by default), or say what is out of date.
 
     A file that somebody else wrote is never replaced.
@@ -38,8 +42,10 @@ def command(ctx: click.Context, schemes: tuple[str, ...], check: bool, prune: bo
     from envkit.render import find_drift, render_schemes, write_files
     from envkit.render.drift import remove_stale
 
+    if torch and output is None:
+        raise UsageError("--torch makes other files than the usual ones", hint="say where to: envkit render --torch SPEC -o DIR")
     folder = output if output is not None else _default_folder()
-    rendering = render_schemes(load_matrix(ctx), schemes, with_roles=not _has_own_roles(folder))
+    rendering = render_schemes(load_matrix(ctx), schemes, torch=torch, with_roles=not _has_own_roles(folder))
     drift = find_drift(rendering, folder)
     if not check:
         write_files(rendering, folder, drift)

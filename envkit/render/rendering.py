@@ -25,11 +25,11 @@ class Rendering:
     whole: bool  # whether these are the files of all schemes
 
 
-def render_schemes(matrix: Matrix, names: Sequence[str] = (), *, with_roles: bool = False) -> Rendering:
+def render_schemes(matrix: Matrix, names: Sequence[str] = (), *, torch: str = "", with_roles: bool = False) -> Rendering:
     """The files of these schemes, of all where none is named.
 
-    Raises UsageError for an unknown scheme, and Unresolvable where nothing fits one that was named. `with_roles` adds
-    what the plays need besides themselves.
+    `torch` names the releases that may be in them, the newest by default; `with_roles` adds what the plays need besides
+    themselves. Raises UsageError for an unknown scheme, and Unresolvable where nothing fits one that was named.
     """
     for name in names:
         read_scheme(matrix, name)
@@ -39,7 +39,7 @@ def render_schemes(matrix: Matrix, names: Sequence[str] = (), *, with_roles: boo
     for name in sorted(set(names) or matrix.schemes):
         scheme = matrix.schemes[name]
         try:
-            plan = plan_for(matrix, name)
+            plan = plan_for(matrix, name, torch)
         except Unresolvable as why:
             if names:
                 raise
@@ -61,9 +61,9 @@ def render_schemes(matrix: Matrix, names: Sequence[str] = (), *, with_roles: boo
     return Rendering(files=dict(sorted(files.items())), skipped=skipped, schemes=tuple(sorted(matrix.schemes)), whole=not names)
 
 
-def plan_for(matrix: Matrix, name: str) -> Plan:
+def plan_for(matrix: Matrix, name: str, torch: str = "") -> Plan:
     """The plan that a scheme's files are made from: the newest release for the platform of its image, on any machine."""
-    return plan_of(resolve(matrix, Wish(scheme=name)))
+    return plan_of(resolve(matrix, Wish(scheme=name, torch=torch)))
 
 
 def role_files() -> dict[str, str]:
