@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from envkit.errors import InvalidFile
-from envkit.matrix import load
+from envkit.matrix import fields, load
 from envkit.matrix.parsed import read_toml
 from envkit.model import Matrix
 
@@ -42,16 +42,10 @@ def _user_file() -> Path | None:
 def _of_project(file: Path) -> list[Path]:
     if not file.is_file():
         return []
-    named = read_toml(file, str(file)).get("overlays", [])
-    if not isinstance(named, list):
-        raise InvalidFile(f"{file}: overlays: expected a list of files, got {type(named).__name__}")
-    faults = [
-        f"{file}: overlays[{i}]: expected text, got {type(name).__name__}"
-        for i, name in enumerate(named)
-        if type(name) is not str
-    ]
-    if faults:
-        raise InvalidFile(f"{len(faults)} faults in {file}", faults=faults)
+    faults = fields.Faults(str(file))
+    named = fields.several(fields.text)(read_toml(file, str(file)).get("overlays", []), "overlays", faults)
+    if faults.lines:
+        raise InvalidFile(f"faults in {file}", faults=faults.lines)
     return [file.parent / Path(name).expanduser() for name in named]
 
 

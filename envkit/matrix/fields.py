@@ -201,7 +201,7 @@ def keyed(key: Reader, item: Reader) -> Reader:
         items: dict[Any, Any] = {}
         whole = True
         for word, entry in value.items():
-            place = f"{path}.{word}"
+            place = join(path, word)
             checked = key(word, place, faults)
             result = item(entry, place, faults)
             if checked is BAD or result is BAD:
