@@ -641,6 +641,7 @@ def test_translating_takes_the_toolkits_own_driver(card: str, tag: str, driver: 
     [
         ("sm_61", "580.126.09", Kind.FITS),
         ("sm_61", "589.99", Kind.FITS),
+        ("sm_61", "590", Kind.REJECTED),
         ("sm_61", "590.44.01", Kind.REJECTED),
         ("sm_61", "595.71.05", Kind.REJECTED),
         ("sm_75", "595.71.05", Kind.FITS),
@@ -698,6 +699,8 @@ def test_kernel_driver_floor_of_rocm(driver: str, kind: Kind) -> None:
 def test_open_or_proprietary_module(card: str, license: str, kind: Kind, change: str) -> None:
     answer = ask(rules.kernel_module, candidate(), target(gpu(card), license=license))
     assert answer.kind is kind
+    # Where the module is not known, the plan says which one it takes; where it fits, there is nothing to say.
+    assert bool(answer.reason) is (kind is Kind.REJECTED or (card != "sm_75" and license in ("", "who knows")))
     assert (answer.change.value if answer.change else "") == change
 
 
