@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from lab.needs import need
 
 
 @pytest.mark.bare
@@ -16,7 +17,10 @@ def test_the_first_command_proves_an_environment(suite: str) -> None:
 
     first, _ = bare.commands()
     with bare.bare_root(suite) as folder:
-        assert bare.run_inside(folder, first, limit=1200) == 0
+        code = bare.run_inside(folder, first, limit=1200)
+    if code == 5:
+        need(f"torch for the Python of {suite} cannot be had from here")
+    assert code == 0
 
 
 @pytest.mark.bare
