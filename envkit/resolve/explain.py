@@ -8,7 +8,7 @@ from envkit.model import Judged, Matrix, Plan, Resolution
 from envkit.plan import digest
 from envkit.resolve.documents import because, decisive
 from envkit.resolve.plans import objections
-from envkit.resolve.rules import framework_build
+from envkit.resolve.rules import framework_build, toolkit
 from envkit.resolve.target import Question
 from envkit.resolve.wishes import matches, version
 
@@ -106,8 +106,9 @@ def _lines(members: Sequence[Judged]) -> list[str]:
 
 
 def _general(reason: str, judged: Judged) -> str:
-    """The reason without what makes it another one for each build: the build's name and its list of code."""
-    return reason.replace(framework_build(judged.candidate), "it").split(": it holds")[0]
+    """The reason without what makes it another one for each build: names and versions that the line gives anyway."""
+    plain = reason.replace(framework_build(judged.candidate), "it").split(": it holds")[0]
+    return plain.replace(f"{toolkit(judged.candidate)} wheels", "these wheels")
 
 
 def _named(group: Sequence[Judged], members: Sequence[Judged]) -> str:

@@ -10,8 +10,6 @@ from envkit.resolve.rules import framework_build, vendor_title
 from envkit.resolve.target import Question, card_name
 from envkit.resolve.wishes import version
 
-_PYTHON_HINT = "--python names another"
-
 # The variables by which each vendor's runtime is told which cards to show: rocm_env and the CUDA programming guide.
 _VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES"}
 
@@ -105,9 +103,10 @@ def _reasons(chosen: Judged, question: Question, ranked: Sequence[Judged]) -> It
     if passed:
         yield passed
     elif not question.torch.specifier:
-        yield f"{candidate.framework.name} {candidate.release.version} is the newest release in the matrix"
+        release = f"{candidate.framework.name} {candidate.release.version}"
+        yield f"{release} is the newest that the matrix has for {candidate.scheme.name}"
     if target.pythons is None:
-        yield f"Python {candidate.python} is the newest that everything has wheels for; {_PYTHON_HINT}"
+        yield f"Python {candidate.python} is the newest that everything has wheels for; --python names another"
     if candidate.accelerator is None and candidate.backend.device != "cpu":
         held = f": its code is for {', '.join(candidate.build.archs)}" if candidate.build.archs else ""
         yield f"no card was named, so the plan is for any that {framework_build(candidate)} serves{held}"

@@ -50,6 +50,8 @@ def _key(
     candidate = judged.candidate
     return (
         _VERDICT_RANK[judged.verdict],
+        # A gamble on one unknown thing goes before one on two.
+        sum(answer.kind is Kind.UNKNOWN for answer in judged.answers) if judged.verdict is Verdict.UNKNOWN else 0,
         frameworks[candidate.framework.name],
         _falling_release(candidate.release.version),
         -_EVIDENCE_RANK[candidate.build.evidence],

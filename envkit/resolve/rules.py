@@ -541,7 +541,8 @@ def driver_floor(candidate: Candidate, target: Target, matrix: Matrix, offers: O
     floor = tag_floor(release, target.platform.os)
     if floor is None and target.platform.os is Os.WSL2 and candidate.backend.vendor:
         # There the card is reached through the Windows driver; a backend that states no floor for it may not work at all.
-        return _unknown("driver-floor", f"whether {toolkit(candidate)} wheels work inside WSL2 is not known", release.sources)
+        reason = f"whether {_backend_title(candidate.backend)} wheels work inside WSL2 is not known"
+        return _unknown("driver-floor", reason, release.sources)
     if floor is None:
         return _fits("driver-floor")
     _, have = _driver(candidate, target)
@@ -550,11 +551,13 @@ def driver_floor(candidate: Candidate, target: Target, matrix: Matrix, offers: O
             f"driver {have} is older than {floor}, which {toolkit(candidate)} wheels need on {_OS_TITLES[target.platform.os]}"
         )
         return _rejected("driver-floor", reason, release.sources, _update(candidate, target, floor), floor)
-    reason = (
-        f"driver {have} reaches {floor}, the floor of {toolkit(candidate)} wheels"
-        if have is not None
-        else f"{toolkit(candidate)} wheels need driver {floor} or newer"
-    )
+    if have is not None:
+        reason = f"driver {have} reaches {floor}, the floor of {toolkit(candidate)} wheels"
+    elif target.platform.os is Os.LINUX and candidate.backend.vendor == "amd":
+        # amdgpu is part of the kernel, and there it has no version of its own.
+        reason = f"{toolkit(candidate)} wheels need the kernel's own amdgpu driver, or {floor} or newer of AMD's packages"
+    else:
+        reason = f"{toolkit(candidate)} wheels need driver {floor} or newer"
     return Answer(rule="driver-floor", kind=Kind.FITS, reason=reason, sources=release.sources, need_driver=floor)
 
 

@@ -68,7 +68,7 @@ why
   - torch 2.15.0+cu132 holds code for GeForce RTX 5090 (sm_120)
   - driver 580.82 reaches 580.65.06, the floor of CUDA 13.2 wheels
   - GeForce RTX 5090 (sm_120) is Blackwell, which works only with the open kernel module
-  - torch 2.15.0 is the newest release in the matrix
+  - torch 2.15.0 is the newest that the matrix has for linux-cuda
 """
 
 

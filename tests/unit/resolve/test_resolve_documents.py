@@ -129,9 +129,9 @@ def test_conflict_text_word_for_word(matrix: Matrix) -> None:
             "nothing fits: linux-cuda, torch 2.9.1, NVIDIA A100 (sm_80), driver 510.39.01, ubuntu-22.04/x86_64, Python 3.10",
             "",
             "why not",
-            "  - linux-cuda, torch 2.9.1 (cu128): driver 510.39.01 is older than 525.60.13, which CUDA 12.8 wheels need on Linux",
-            "  - linux-cuda, torch 2.9.1 (cu130): driver 510.39.01 is older than 580.65.06, which CUDA 13.0 wheels need on Linux",
-            "  - linux-cuda, torch 2.9.1 (cu126): driver 510.39.01 is older than 525.60.13, which CUDA 12.6 wheels need on Linux",
+            "  - linux-cuda, torch 2.9.1 (cu126, cu128): "
+            "driver 510.39.01 is older than 525.60.13, which these wheels need on Linux",
+            "  - linux-cuda, torch 2.9.1 (cu130): driver 510.39.01 is older than 580.65.06, which these wheels need on Linux",
             "",
             "what would fit, the least change first",
             "  1. use torch 2.7.1: --torch 2.7.1",

@@ -335,7 +335,7 @@ CONFLICTS: list[tuple[str, dict[str, str], Facts | None, str, list[tuple[str, st
         [
             ("set HSA_OVERRIDE_GFX_VERSION=10.3.0: --accept override", "linux-rocm 2.12.1+rocm7.2"),
             ("use the CPU: --scheme linux-cpu", "linux-cpu 2.15.0+cpu"),
-            ("take what is not known to work: --accept unknown", "linux-rocm 2.15.0+rocm10.0"),
+            ("take what is not known to work: --accept unknown", "linux-rocm 2.13.0+rocm7.2"),
         ],
     ),
     (
@@ -351,7 +351,7 @@ CONFLICTS: list[tuple[str, dict[str, str], Facts | None, str, list[tuple[str, st
         "Radeon in WSL2: nobody has confirmed the wheels of the index there",
         {"os": "wsl2", "gpu": "RX 7900 XT", "torch": "2.12.1", "backend": "rocm7.2"},
         None,
-        "whether ROCm 7.2 wheels work inside WSL2 is not known",
+        "whether ROCm wheels work inside WSL2 is not known",
         [
             ("use the CPU: --scheme linux-cpu", "linux-cpu 2.12.1+cpu"),
             ("take what is not known to work: --accept unknown", "linux-rocm 2.12.1+rocm7.2"),

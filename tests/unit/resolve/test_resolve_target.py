@@ -9,7 +9,7 @@ import pytest
 
 from envkit import matrix as matrices
 from envkit.errors import UsageError
-from envkit.model import DriverFacts, Facts, Gpu, Machine, Matrix, Os, PythonFacts, Wish
+from envkit.model import DriverFacts, Facts, Gpu, Kind, Machine, Matrix, Offers, Os, PythonFacts, Wheel, Wish
 from envkit.resolve import resolve
 from envkit.resolve.candidates import rows
 from envkit.resolve.target import NO_MODULE, Question, describe, driver_number, read
@@ -174,6 +174,37 @@ def test_a_scheme_for_any_card_is_held_to_the_driver_alone(matrix: Matrix) -> No
     assert resolution.plan is not None
     assert resolution.plan.backend_tag == "cu126"
     assert resolution.plan.driver_have == "550.54.14"
+
+
+INDEX = "https://download.pytorch.org/whl/cpu"
+FOLDER = Offers(
+    indexes={INDEX: False},
+    wheels=(Wheel(name="torch", version="2.13.0+cpu", tags=frozenset({"cp311-cp311-manylinux_2_28_x86_64"})),),
+    places=("a folder of wheels (torch 2.13.0+cpu)",),
+)
+
+
+def test_what_can_be_had_decides(matrix: Matrix) -> None:
+    there = facts(os_id="debian-12", python="3.11.2")
+    made = resolve(matrix, Wish(), there, FOLDER).plan
+    assert made is not None
+    assert made.framework_package.requirement == "torch==2.13.0+cpu"
+    passed = "torch 2.15.0 was passed over: torch 2.15.0+cpu for Python 3.11 cannot be had here: "
+    assert f"{passed}{INDEX} could not be reached; looked at a folder of wheels (torch 2.13.0+cpu)" in made.reasons
+
+
+def test_what_cannot_be_had_is_a_conflict(matrix: Matrix) -> None:
+    for wish, python in ((Wish(torch="2.14.1"), "3.11.2"), (Wish(), "3.12.3"), (Wish(extras=("torchvision",)), "3.11.2")):
+        resolution = resolve(matrix, wish, facts(os_id="debian-12", python=python), FOLDER)
+        assert resolution.plan is None
+        assert {answer.rule for each in resolution.judged for answer in each.answers if answer.kind is Kind.REJECTED} >= {
+            "offered"
+        }
+    # The changes are as real as the offers: the folder's own release, the folder's own Python.
+    other = resolve(matrix, Wish(torch="2.14.1"), facts(os_id="debian-12", python="3.11.2"), FOLDER)
+    assert [each.change.text for each in other.nearest] == ["use torch 2.13.0: --torch 2.13.0"]
+    other = resolve(matrix, Wish(), facts(os_id="debian-12", python="3.12.3"), FOLDER)
+    assert [each.change.text for each in other.nearest] == ["use Python 3.11: --python 3.11"]
 
 
 def test_nearest_without_a_machine(matrix: Matrix) -> None:
