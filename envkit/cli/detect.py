@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import click
@@ -183,9 +184,11 @@ def unknown(facts: Facts) -> list[str]:
 
 def notes(facts: Facts) -> list[str]:
     """Tools that failed or did not answer."""
-    told = ("no answer within", "not asked: no time left", "(exit status", "no answer in time")
-    return [
-        f"{command}: {next((line for line in text.splitlines() if line.strip()), '')}"
-        for command, text in facts.evidence.items()
-        if any(word in text for word in told)
-    ]
+    told = re.compile(r"no answer within .*|not asked: no time left|no answer in time|\(exit status .*\)")
+    found = []
+    for command, text in facts.evidence.items():
+        status = told.search(text)
+        if status:
+            first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+            found.append(f"{command}: {first if status[0] in first else f'{first} {status[0]}'}")
+    return found

@@ -31,22 +31,10 @@ def detect(run: Runner | None = None) -> Facts:
 
 
 def read_here() -> Mapping[str, Any]:
-    """The raw document of this machine."""
-    from envkit import process
+    """The raw document of this machine: the probe's own code, without a process of its own."""
     from envkit.detect import probe
 
-    def call(argv: list[str], limit: float) -> dict[str, Any] | None:
-        done = process.run(argv, limit=limit, env=probe.tool_environment())
-        if done.missing:
-            return None
-        return {
-            "code": done.returncode,
-            "stdout": done.stdout[:1000000],
-            "stderr": done.stderr[:20000],
-            "timed_out": done.timed_out,
-        }
-
-    return probe.read(run=call)
+    return probe.read()
 
 
 def read_there(run: Runner) -> Mapping[str, Any]:

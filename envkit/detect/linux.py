@@ -91,12 +91,27 @@ def secure_boot(raw: Raw, *, contained: bool, wsl: bool) -> bool | None:
     return False if legacy and not contained and not wsl else None
 
 
+# What engines leave in the names of control groups and in the layers of a root file system; the inner one first.
+_TRACES = (
+    ("buildkit", "buildkit"),
+    ("libpod", "podman"),
+    ("containers/storage", "podman"),
+    ("lxc.payload", "lxc"),
+    ("/lxc/", "lxc"),
+    ("docker", "docker"),
+    ("containerd", "containerd"),
+    ("garden", "garden"),
+    ("machine.slice/machine-", "systemd-nspawn"),
+)
+
+
 def container(raw: Raw) -> str:
     """The kind of container this runs in; "" for none."""
     env = raw.table("env")
     init = raw.text("init_container") or raw.file("/run/systemd/container").strip()
     groups = raw.file("/proc/self/cgroup") + "\n" + raw.file("/proc/1/cgroup")
-    root = next((line for line in raw.texts("mounts") if line.split(" ")[4:5] == ["/"]), "")
+    # The last one mounted is the one in use.
+    root = next((line for line in reversed(raw.texts("mounts")) if line.split(" ")[4:5] == ["/"]), "")
     if "KUBERNETES_SERVICE_PORT" in env or raw.marked("/var/run/secrets/kubernetes.io") or "kubepods" in groups:
         return "kubernetes"
     if raw.marked("/.singularity.d") or "APPTAINER_CONTAINER" in env or "SINGULARITY_CONTAINER" in env:
@@ -105,18 +120,10 @@ def container(raw: Raw) -> str:
         return "lxd" if init.startswith("lxc") and raw.marked("/dev/lxd/sock") else init.split(":")[0]
     if raw.marked("/run/.containerenv"):
         return first_match(r'^engine="([a-z]+)', raw.file("/run/.containerenv")) or "podman"
-    if raw.marked("/dev/lxd/sock"):
-        return "lxd"
-    found = re.search(
-        r"(?m)(buildkit|docker|libpod|lxc\.payload|lxc|containerd|garden|machine\.slice/machine-)", _foreign(groups)
-    )
+    named = _foreign(groups) + (root if " - overlay " in root else "")
+    found = next((kind for word, kind in _TRACES if word in named), "")
     if found:
-        return {"libpod": "podman", "lxc.payload": "lxc", "machine.slice/machine-": "systemd-nspawn"}.get(found[1], found[1])
-    if " - overlay " in root:
-        kinds = (("containers/storage", "podman"), ("buildkit", "buildkit"), ("docker", "docker"), ("containerd", "containerd"))
-        layered = next((name for word, name in kinds if word in root), "")
-        if layered:
-            return layered
+        return found
     if raw.marked("/.dockerenv") and (" - overlay " in root or _mounted_by_docker(raw)):
         return "docker"
     if raw.marked("/.flatpak-info"):

@@ -16,6 +16,7 @@ FORMAT = 1  # of the raw document, which never leaves the program
 MARK = "@envkit-raw@"  # in front of the document, so that a login banner before it does no harm
 TOOL_LIMIT = 6.0  # seconds for one tool
 DEADLINE = 8.0  # seconds for all of them together
+OUTPUT_LIMIT = 400000  # bytes; eight cards fill a hundred thousand
 
 _FILE_LIMIT = 65536
 _LIST_LIMIT = 400
@@ -242,8 +243,8 @@ def tool_environment() -> Dict[str, str]:
 
 def run_tool(argv: List[str], limit: float) -> Optional[Json]:
     """How a tool ended within `limit` seconds; it and all it started are killed then. None: no such program."""
-    import signal
     import subprocess
+    import threading
 
     try:
         child = subprocess.Popen(
@@ -258,29 +259,59 @@ def run_tool(argv: List[str], limit: float) -> Optional[Json]:
         if isinstance(fault, FileNotFoundError):
             return None
         return {"code": None, "stdout": "", "stderr": str(fault), "timed_out": False}
-    out, err, timed_out = b"", b"", False
+    parts: Tuple[List[bytes], List[bytes]] = ([], [])
+
+    def drain(stream: Any, kept: List[bytes]) -> None:
+        room = OUTPUT_LIMIT
+        try:
+            while room > 0:
+                part = os.read(stream.fileno(), 65536)
+                if not part:
+                    return
+                kept.append(part)
+                room -= len(part)
+        except (OSError, ValueError):
+            return
+        end_tool(child)  # nothing that is worth reading says so much
+
+    readers = [
+        threading.Thread(target=drain, args=pair, daemon=True) for pair in ((child.stdout, parts[0]), (child.stderr, parts[1]))
+    ]
+    for reader in readers:
+        reader.start()
+    timed_out = False
     try:
-        out, err = child.communicate(timeout=limit)
+        child.wait(timeout=limit)
     except subprocess.TimeoutExpired:
         timed_out = True
-        try:
-            if os.name == "posix":
-                os.killpg(child.pid, signal.SIGKILL)
-            else:
-                child.kill()
-        except OSError:
-            pass
+        end_tool(child)
         try:
             # Short: a child stuck inside a driver cannot even be killed, and must not keep us.
-            out, err = child.communicate(timeout=0.5)
-        except (subprocess.TimeoutExpired, ValueError, OSError):
+            child.wait(timeout=0.5)
+        except subprocess.TimeoutExpired:
             pass
+    for reader in readers:
+        # A grandchild may hold the pipe open for as long as it likes.
+        reader.join(timeout=0.3)
     return {
         "code": None if timed_out else child.returncode,
-        "stdout": out[:1000000].decode("utf-8", "replace"),
-        "stderr": err[:20000].decode("utf-8", "replace"),
+        "stdout": b"".join(parts[0]).decode("utf-8", "replace"),
+        "stderr": b"".join(parts[1])[:20000].decode("utf-8", "replace"),
         "timed_out": timed_out,
     }
+
+
+def end_tool(child: Any) -> None:
+    """Kills a tool and its whole group."""
+    import signal
+
+    try:
+        if os.name == "posix":
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()
+    except OSError:
+        pass
 
 
 def find_tool(name: str) -> Optional[str]:

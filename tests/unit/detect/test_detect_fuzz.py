@@ -22,7 +22,7 @@ FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "detect"
 CAPTURED = [path.read_bytes().decode("utf-8") for path in sorted(FIXTURES.iterdir()) if path.suffix in (".txt", ".json", ".bin")]
 
 # The catalogue is patched for each test function, which suits every example alike.
-RULES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RULES = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),

@@ -95,6 +95,12 @@ OVERLAY = (
         ({"files": {"/proc/self/cgroup": "12:cpu:/docker/0123456789abcdef\n"}}, "docker"),
         ({"files": {"/proc/self/cgroup": "0::/system.slice/docker-0123456789ab.scope\n"}}, "docker"),
         ({"files": {"/proc/1/cgroup": "0::/system.slice/docker.service\n"}}, ""),
+        (
+            {"files": {"/proc/self/cgroup": "9:name=systemd:/docker/buildkit/dowsmj0p\n8:pids:/docker/buildkit/dowsmj0p\n"}},
+            "buildkit",
+        ),
+        ({"files": {"/proc/self/cgroup": "3:cpuset:/lxc/web\n"}}, "lxc"),
+        ({"files": {"/proc/1/cgroup": "0::/machine.slice/machine-debian.scope/payload\n"}}, "systemd-nspawn"),
         ({"marks": ["/run/.containerenv"], "files": {"/run/.containerenv": 'engine="podman-4.9.3"\n'}}, "podman"),
         ({"marks": ["/run/.containerenv"]}, "podman"),
         ({"marks": ["/run/.containerenv"], "files": {"/run/.containerenv": 'engine="buildah-1.33.7"\n'}}, "buildah"),
@@ -171,6 +177,12 @@ def test_limits_of_cgroups_1(tree: Any) -> None:
     tree.file("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n")
     machine = tree.facts().machine
     assert (machine.cpus, machine.memory_bytes) == (3, 2 * GIB)
+
+
+def test_an_unlimited_group_says_nothing_of_the_memory(tree: Any) -> None:
+    (tree.root / "proc/meminfo").unlink()
+    tree.file("/proc/self/cgroup", "5:memory:/\n").file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n")
+    assert tree.facts().machine.memory_bytes is None
 
 
 # ---- C libraries -------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ def test_the_license_of_a_module_that_is_not_loaded() -> None:
             "570.86.10",
         ),
         (["/usr/lib64/libcuda.so.535.183.01", "/usr/lib64/libcuda.so.550.54.14"], "550.54.14"),
+        (["/usr/lib64/libcuda.so.570.86.10", "/usr/lib64/libcuda.so.1 -> libcuda.so.535.183.01"], "535.183.01"),
         (["/usr/lib/wsl/lib/libcuda.so.1"], ""),
         (["/usr/lib/aarch64-linux-gnu/libcuda.so.1 -> libcuda.so.1.1"], ""),
         (["/usr/lib64/libnvidia-ml.so.550.54.14"], ""),

@@ -196,6 +196,12 @@ def test_ascend_on_the_bus(tree: Any, captured: Callable[[str], str]) -> None:
     assert (machine.driver.kernel, machine.driver.toolkit) == ("24.1.1", "8.5.0")
 
 
+def test_ascend_that_names_itself_whole(tree: Any, captured: Callable[[str], str]) -> None:
+    machine = tree.tool("npu-smi info", captured("npu-smi-a3.txt")).facts().machine
+    assert [(gpu.name, gpu.memory_bytes) for gpu in machine.gpus] == [("Ascend910", 65536 * MIB)] * 2
+    assert machine.driver.kernel == "26.0.rc2"
+
+
 def test_ascend_by_its_nodes_alone(tree: Any) -> None:
     tree.file("/dev/davinci0", "").file("/dev/davinci1", "").file("/dev/davinci_manager", "")
     assert [gpu.name for gpu in tree.facts().machine.gpus] == ["Ascend NPU", "Ascend NPU"]

@@ -161,6 +161,12 @@ def test_memory_without_a_registry_entry(size: int | None, expected: int | None)
     assert windows.adapters(Raw({"video": video}))[0].memory_bytes == expected
 
 
+def test_the_registry_entry_of_another_card_is_not_this_ones_memory() -> None:
+    video = {"Name": "x", "PNPDeviceID": "PCI\\VEN_10DE&DEV_2684&SUBSYS_1", "AdapterRAM": 1}
+    registry = [{"MatchingDeviceId": "PCI\\VEN_10DE&DEV_17C8", "Memory": 6 * GIB}, {"MatchingDeviceId": "", "Memory": 5 * GIB}]
+    assert windows.adapters(Raw({"video": video, "registry": registry}))[0].memory_bytes == 1
+
+
 def test_without_powershell_the_registry_tells() -> None:
     registry = {
         "adapters": [
