@@ -216,7 +216,7 @@ def verify_image(
         # --rm has done it already when all went well. After a time-out or Ctrl-C it is this that ends the container.
         run(["docker", "rm", "--force", name], limit=30.0)
     if ended.returncode == 125 and parse_probe_output(ended.stdout) is None:
-        raise Unavailable(f"the container could not be started: {_last_line(ended.stderr)}", hint=_start_hint(ended.stderr))
+        raise Unavailable(f"the container could not be started: {_docker_said(ended.stderr)}", hint=_start_hint(ended.stderr))
     if ended.returncode in (126, 127) and parse_probe_output(ended.stdout) is None:
         raise UsageError(f"{image} has no Python at {IMAGE_PYTHON}", hint="verify takes images that `envkit build` made")
     return _proof(ended, aim, host=f"docker://{image}", limit=limit, extra=[checked])
@@ -239,6 +239,12 @@ def _engine_answered(ended: Completed) -> None:
             else "start the engine: sudo systemctl start docker"
         )
         raise Unavailable(f"the Docker engine cannot be reached: {_last_line(ended.stderr)}", hint=hint)
+
+
+def _docker_said(errors: str) -> str:
+    """The line with which Docker says what went wrong; it ends with an advertisement for its help."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    return next((line.removeprefix("docker: ")[:300] for line in lines if line.startswith("docker: ")), _last_line(errors))
 
 
 def _start_hint(errors: str) -> str:

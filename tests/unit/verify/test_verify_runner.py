@@ -332,9 +332,11 @@ def test_label_and_plans_are_one(label: str, wanted: str, outcome: str) -> None:
             "verify takes images that `envkit build` made",
         ),
         (
-            engine(probe=ended(125, "", 'docker: could not select device driver "" with capabilities: [[gpu]].')),
+            engine(
+                probe=ended(125, "", "docker: could not select device driver \"\" with capabilities.\n\nRun 'docker run --help'")
+            ),
             Unavailable,
-            'the container could not be started: docker: could not select device driver "" with capabilities: [[gpu]].',
+            'the container could not be started: could not select device driver "" with capabilities.',
             "install the NVIDIA Container Toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker",
         ),
         (
