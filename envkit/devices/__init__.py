@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from envkit.devices import names
-from envkit.devices.catalogue import Catalogue, catalogue
+from envkit.devices.catalogue import Catalogue, read_catalogue
 from envkit.model import Product
 
 __all__ = ["Found", "by_pci", "find"]
@@ -34,14 +34,14 @@ class Found:
 
 def find(query: str) -> Found:
     """What a name, an architecture (sm_86, 8.6, gfx1030) or a PCI id (10de:2684) means; close misses are only suggested."""
-    known = catalogue()
+    known = read_catalogue()
     text = " ".join(query.split())[:_LONGEST]
     return _by_pci(text, known) or _by_arch(text, known) or _by_name(text, known)
 
 
 def by_pci(pci_id: str) -> Product | None:
     """The product that a PCI id names, or its chip where several products have the id; None where it is not known."""
-    known = catalogue()
+    known = read_catalogue()
     found = _PCI.fullmatch(pci_id.strip())
     entry = known.pci.get(f"{found[1]}:{found[2]}".lower()) if found else None
     return _of_chip(entry, f"{found[1]}:{found[2]}".lower(), known) if entry and found else None

@@ -37,7 +37,7 @@ class Catalogue:
 
 
 @cache
-def catalogue() -> Catalogue:
+def read_catalogue() -> Catalogue:
     """The catalogue; read once in a process."""
     paths = [packaged("devices") / f"{vendor}.toml" for vendor in VENDORS]
     return Catalogue(derive(paths, _RECIPE, _index))
