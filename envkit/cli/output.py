@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+CLOSED_PIPE = 141
 
 
 class _FormatOption(click.Option):
@@ -35,13 +36,25 @@ def format_option(*formats: str) -> Callable[[F], F]:
 
 
 def emit(text: str) -> None:
-    """Prints a result."""
-    click.echo(text)
+    """Prints a result. When nobody reads it any more, the command ends quietly, as a shell reports it: 141."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        # Caught here, since click would make it an exit code of 1, which means "all is not well".
+        close_output()
+        raise click.exceptions.Exit(CLOSED_PIPE) from None
 
 
 def emit_json(document: Any) -> None:
     """Prints a document: two-space indents, key order kept."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    emit(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def close_output() -> None:
+    """Sends what is still to be printed nowhere, so that the interpreter does not complain at its end."""
+    with contextlib.suppress(OSError):
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
 
 
 def say(text: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from envkit.cli.output import emit, emit_json, fancy, say
+from envkit.cli.output import emit, emit_json, fancy, format_option, say
 from envkit.errors import Unresolvable
 from envkit.model import Verdict, Wish
 
@@ -43,15 +43,7 @@ _ACCEPTED = (Verdict.SUPPORTED, Verdict.COMMUNITY)
     help="A verdict to accept besides supported and community. Can be given several times.",
 )
 @click.option("--upgrade", is_flag=True, help="Look for something newer than what DIR holds.")
-@click.option(
-    "--format",
-    "form",
-    envvar="ENVKIT_UP_FORMAT",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="How to print the proof.",
-)
+@format_option("text", "json")
 @click.pass_context
 def command(
     ctx: click.Context,

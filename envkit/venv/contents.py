@@ -129,22 +129,33 @@ def _broken_files(site: Path, name: str) -> str | None:
     return None
 
 
-def remove_rest(directory: Path, recorded: Mapping[str, tuple[str, ...]]) -> None:
-    """Removes what packages left behind whose record is gone: nobody else would, and a new install would mix with it."""
+def remove_rest(directory: Path, recorded: Mapping[str, tuple[str, ...]], untrusted: Iterable[str] = ()) -> None:
+    """Removes what packages left behind whose record is gone, and all of the `untrusted` ones.
+
+    Nobody else would: an installer removes what a record names, and a new install would mix with the rest.
+    """
     site = site_packages(directory)
     if site is None:
         return
     there = distributions(directory)
+    untrusted = set(untrusted)
     for name, parts in recorded.items():
-        if name in there:
+        if name in there and name not in untrusted:
             continue
-        for part in parts:
+        own_parts = tops(directory, [name])[name] if name in there else ()
+        records = [entry.name for entry in os.scandir(site) if _is_record_of(entry.name, name)]
+        for part in dict.fromkeys([*parts, *own_parts, *records]):
             path = site / part
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 with contextlib.suppress(OSError):
                     path.unlink()
+
+
+def _is_record_of(folder: str, name: str) -> bool:
+    match = re.fullmatch(r"(.+)-([^-]+)\.dist-info", folder)
+    return match is not None and normal(match[1]) == name
 
 
 def wrong_versions(directory: Path, plan: Plan) -> list[str]:

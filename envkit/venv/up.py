@@ -284,7 +284,7 @@ class _Run:
         making.write_records(self.directory, decision.plan, work.installation)
         if damage.python or site_packages(self.directory) is None:
             making.make(work)
-        remove_rest(self.directory, state.tops)
+        remove_rest(self.directory, state.tops, damage.packages)
         self._install(work, damage, everything=everything)
         return self._complete(wish, work, parts)
 
