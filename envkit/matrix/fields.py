@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -250,9 +251,10 @@ def table(value: Any, shape: Shape, path: str, faults: Faults, *, partial: bool 
 
 def join(path: str, word: str) -> str:
     """A dotted path one step longer; words that TOML would quote are quoted."""
-    word = (
-        word
-        if re.fullmatch(r"[A-Za-z0-9_-]+", word, re.ASCII)
-        else '"' + "".join(c if c.isprintable() else "?" for c in word) + '"'
-    )
-    return f"{path}.{word}" if path else word
+    return f"{path}.{_written(word)}" if path else _written(word)
+
+
+@lru_cache(maxsize=2048)
+def _written(word: str) -> str:
+    bare = re.fullmatch(r"[A-Za-z0-9_-]+", word, re.ASCII)
+    return word if bare else '"' + "".join(c if c.isprintable() else "?" for c in word) + '"'

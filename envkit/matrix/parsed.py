@@ -7,8 +7,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
-import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,6 +67,8 @@ def parse_toml(raw: bytes, label: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InvalidFile(f"{label}: line {line}: not UTF-8 text", hint="save the file as UTF-8") from None
+    import tomllib
+
     # TOML knows no lone carriage returns; tomllib takes the pair for one line end, as TOML does.
     try:
         return tomllib.loads(text)
@@ -110,6 +110,8 @@ def _keep(folder: Path | None, digest: str, content: dict[str, Any]) -> None:
         text = json.dumps({"sha256": digest, "content": content}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
         return
+    import tempfile
+
     temporary = ""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

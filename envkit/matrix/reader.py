@@ -352,6 +352,10 @@ class _File:
             self.faults.add(path, f"expected a list of tables ([[{path}]]), got {f.kind_of(entries)}")
             return
         own: dict[Any, str] = {}
+        served: dict[tuple[str, str], list[Any]] = {}  # of builds: the keys by release and tag
+        if kind.make is Build:
+            for known in rows:
+                served.setdefault(known[:2], []).append(known)
         for position, entry in enumerate(entries):
             place = f"{path}[{position}]"
             if self.overlay and type(entry) is dict and "withdraw" in entry:
@@ -370,12 +374,13 @@ class _File:
                 continue
             own[key] = place
             if kind.make is Build:
-                self._clear(made, place, rows)
+                self._clear(made, place, rows, served.setdefault(key[:2], []))
+                served[key[:2]].append(key)
             rows[key] = _Row(made, self.faults, place)
 
-    def _clear(self, build: Build, place: str, rows: _Rows) -> None:
+    def _clear(self, build: Build, place: str, rows: _Rows, keys: list[Any]) -> None:
         """One row a platform: an overlay's build takes the place of others for its platforms; within a file that is a fault."""
-        for key in [key for key in rows if key[:2] == (build.release, build.tag)]:
+        for key in [key for key in keys if key in rows]:
             row = rows[key]
             shared = [platform for platform in row.value.platforms if platform in build.platforms]
             if not shared:
@@ -383,13 +388,16 @@ class _File:
             if row.faults is self.faults:
                 self.faults.add(place, f"{build.release} {build.tag} for {shared[0]} stands there already, as {row.path}")
                 continue
-            self._take_platforms(rows, key, shared)
+            keys += self._take_platforms(rows, key, shared)
 
-    def _take_platforms(self, rows: _Rows, key: Any, platforms: Sequence[str]) -> None:
+    def _take_platforms(self, rows: _Rows, key: Any, platforms: Sequence[str]) -> list[Any]:
+        """Takes platforms from a build; gives the key of what is left of it."""
         row = rows.pop(key)
         left = tuple(platform for platform in row.value.platforms if platform not in platforms)
-        if left:
-            rows[(*key[:2], left)] = _Row(replace(row.value, platforms=left), row.faults, row.path)
+        if not left:
+            return []
+        rows[(*key[:2], left)] = _Row(replace(row.value, platforms=left), row.faults, row.path)
+        return [(*key[:2], left)]
 
     def _withdraw_row(self, entry: Mapping[str, Any], kind: _List, place: str, rows: _Rows) -> None:
         # A build is withdrawn for the platforms named, or for all.
