@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 SIGN = "Written by `envkit render`"
 # What a generated file says of itself.
 MARKER = f"{SIGN}: change matrix.toml or templates/ and render again, not this file."
+
+
+_EXPRESSION = re.compile(r"\{[{%#]")
+# What JSON leaves as it is and YAML does not take, or takes for the end of a line.
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def render(template: str, **values: Any) -> str:
@@ -60,8 +66,8 @@ def quoted(text: str) -> str:
 
 def scalar(value: Any) -> str:
     """A value as YAML on one line; what looks like an expression of Ansible's is marked as plain text."""
-    mark = "!unsafe " if isinstance(value, str) and ("{{" in value or "{%" in value or "{#" in value) else ""
-    return mark + json.dumps(value, ensure_ascii=False)
+    mark = "!unsafe " if isinstance(value, str) and _EXPRESSION.search(value) else ""
+    return mark + _UNPRINTABLE.sub(lambda found: f"\\U{ord(found[0]):08x}", json.dumps(value, ensure_ascii=False))
 
 
 def yaml(value: Any, indent: int = 0, width: int = 120) -> str:
@@ -91,7 +97,12 @@ def _entry(head: str, item: Any, width: int) -> list[str]:
     if item and isinstance(item, Mapping | Sequence) and not isinstance(item, str):
         return [head, *(f"  {line}" for line in _lines(item, width - 2))]
     one = f"{head} {scalar(item)}"
-    if len(one) <= width or not isinstance(item, str) or item != " ".join(item.split()) or "!unsafe" in one:
+    if len(one) <= width or not isinstance(item, str) or not _can_be_folded(item):
         return [one]
     folded = textwrap.wrap(item, width - 2, break_long_words=False, break_on_hyphens=False)
     return [f"{head} >-", *(f"  {line}" for line in folded)]
+
+
+def _can_be_folded(text: str) -> bool:
+    """Whether a text is the same after its spaces were made line ends and back."""
+    return text == " ".join(text.split()) and text.isprintable() and not _EXPRESSION.search(text)
