@@ -8,15 +8,16 @@ A package of the same name on PyPI can then never stand in for the framework's, 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from envkit.model import Package, Plan
-from envkit.sources.listing import File, Found, Listed, fetch, fetch_page
+from envkit.sources.listing import File, Found, Listed, RemoteFile, fetch, fetch_page
 from envkit.sources.settings import Index, Sources, credentials, local_path
 
 # Settings of the user's shell that would change what is installed, or where: a pinned plan has decided both.
@@ -294,21 +295,29 @@ def _chosen(places: Sequence[Listed], plan: Plan) -> Listed | None:
 
 
 def _metadata(sources: Sources, listed: Listed, limit: float) -> str:
-    """The METADATA of a wheel: beside it on the index, or inside it where the file is here."""
+    """The METADATA of a wheel: beside it on the index, or inside it, of which only that part is fetched."""
     file = listed.file
     if file is None:
         return ""
     path = local_path(file.url)
     try:
         if path is not None:
-            with zipfile.ZipFile(path) as wheel:
-                name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-                return wheel.read(name).decode("utf-8", errors="replace")
+            with path.open("rb") as stream:
+                return _metadata_inside(stream)
+        address = _with_credentials(file.url, sources, listed)
         if file.metadata:
-            return fetch(sources, _with_credentials(file.url + ".metadata", sources, listed), limit)[1]
-    except (OSError, ValueError, StopIteration, zipfile.BadZipFile):
+            with contextlib.suppress(OSError, ValueError):
+                return fetch(sources, address + ".metadata", limit)[1]
+        return _metadata_inside(RemoteFile(sources, address, limit))
+    except (OSError, ValueError, StopIteration, EOFError, zipfile.BadZipFile, http.client.HTTPException):
         return ""
-    return ""
+
+
+def _metadata_inside(stream: IO[bytes] | RemoteFile) -> str:
+    # It reads, seeks and tells, which is all that a zip file takes.
+    with zipfile.ZipFile(stream) as wheel:
+        name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA") and name.count("/") == 1)
+        return wheel.read(name).decode("utf-8", errors="replace")
 
 
 def _with_credentials(url: str, sources: Sources, listed: Listed) -> str:

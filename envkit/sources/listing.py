@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import gzip
 import html.parser
+import http.client
+import io
 import json
 import netrc
 import os
@@ -16,6 +19,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -296,7 +300,7 @@ def fetch_page(sources: Sources, address: str, limit: float) -> Page:
     except urllib.error.HTTPError as answer:
         missing = answer.code in (404, 410)
         return Page(files=() if missing else None, why=f"answered {answer.code} {answer.reason}", missing=missing)
-    except (OSError, ValueError, EOFError) as fault:
+    except (OSError, ValueError, EOFError, zlib.error, http.client.HTTPException) as fault:
         return Page(files=None, why=f"did not answer: {_reason(fault)}")
     if "json" in kind:
         return _read_json(text, final)
@@ -386,19 +390,75 @@ def read_html(text: str, base: str) -> list[File]:
 
 def fetch(sources: Sources, address: str, limit: float) -> tuple[str, str, str]:
     """Content type, text and final address of a page. Raises OSError (HTTPError among them) or ValueError."""
-    url, user, password = credentials(address)
-    request = urllib.request.Request(url, headers={"Accept": _ACCEPT, "Accept-Encoding": "gzip", "User-Agent": "envkit"})  # noqa: S310 -- local_path took the file: URLs
-    if not user:
-        user, password = _netrc(sources, urlsplit(url).hostname or "")
-    if user:
-        secret = base64.b64encode(f"{user}:{password}".encode()).decode()
-        # Unredirected: the credentials are for this host and not for one that it points to.
-        request.add_unredirected_header("Authorization", f"Basic {secret}")
-    with _opener(sources, urlsplit(url).hostname or "").open(request, timeout=limit) as answer:
+    with ask(sources, address, limit, {"Accept": _ACCEPT, "Accept-Encoding": "gzip"}) as answer:
         body = answer.read(_LARGEST)
         if answer.headers.get("Content-Encoding", "").lower() == "gzip":
             body = gzip.decompress(body)
         return answer.headers.get("Content-Type", ""), body.decode("utf-8", errors="replace"), answer.geturl()
+
+
+def ask(sources: Sources, address: str, limit: float, headers: Mapping[str, str]) -> http.client.HTTPResponse:
+    """A server's answer, by the user's proxies, certificates and credentials."""
+    url, user, password = credentials(address)
+    host = urlsplit(url).hostname or ""
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise ValueError(f"not an address of a server: {url}")
+    request = urllib.request.Request(url, headers={"User-Agent": "envkit", **headers})  # noqa: S310 -- looked at above
+    if not user:
+        user, password = _netrc(sources, host)
+    if user:
+        secret = base64.b64encode(f"{user}:{password}".encode()).decode()
+        # Unredirected: the credentials are for this host and not for one that it points to.
+        request.add_unredirected_header("Authorization", f"Basic {secret}")
+    answer: http.client.HTTPResponse = _opener(sources, host).open(request, timeout=limit)
+    return answer
+
+
+class RemoteFile(io.RawIOBase):
+    """A file on a server, read in pieces; the directory of a zip file of gigabytes is then a matter of two requests."""
+
+    def __init__(self, sources: Sources, address: str, limit: float) -> None:
+        self._sources, self._address, self._limit = sources, address, limit
+        self._at = 0
+        self._begin, self._piece = 0, b""
+        with ask(sources, address, limit, {"Range": "bytes=-65536"}) as answer:
+            whole = answer.headers.get("Content-Range", "").rpartition("/")[2]
+            if answer.status == 206 and whole.isdigit():
+                self._size = int(whole)
+                self._piece = answer.read()
+                self._begin = self._size - len(self._piece)
+                return
+            length = answer.headers.get("Content-Length", "")
+            if not length.isdigit() or int(length) > _LARGEST:
+                raise OSError(errno.EOPNOTSUPP, "the server sends no parts of files")
+            self._piece = answer.read()
+            self._size = len(self._piece)
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._size, self._at + size)
+        if not self._begin <= self._at <= end <= self._begin + len(self._piece):
+            # What is wanted next mostly lies close behind.
+            last = min(self._size, max(end, self._at + 16384)) - 1
+            with ask(self._sources, self._address, self._limit, {"Range": f"bytes={self._at}-{last}"}) as answer:
+                if answer.status != 206:
+                    raise OSError(errno.EOPNOTSUPP, "the server sends no parts of files")
+                self._begin, self._piece = self._at, answer.read()
+        found = self._piece[self._at - self._begin : end - self._begin]
+        self._at += len(found)
+        return found
 
 
 def _opener(sources: Sources, host: str) -> urllib.request.OpenerDirector:
