@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import click
 
 from envkit.cli.output import emit, emit_json, format_option
+from envkit.errors import UsageError
 from envkit.model import DriverFacts, Facts, Gpu, Machine
 
 _VENDORS = {
@@ -26,19 +27,24 @@ _WIDTH = 13
 
 
 @click.command()
-@click.option("--host", default="", metavar="URL", help="Another machine: ssh://user@host:port, docker://NAME, winrm://...")
+@click.option("--host", default="", metavar="URL", help="Another machine: ssh://user@host:port, docker://NAME, ansible://NAME.")
+@click.option("--identity", metavar="FILE", default="", help="The key to log in with, for ssh hosts.")
+@click.option("--ssh-config", metavar="FILE", default="", help="An SSH configuration file, for ssh hosts.")
 @format_option("text", "json")
-def command(host: str, form: str) -> None:
+def command(host: str, identity: str, ssh_config: str, form: str) -> None:
     """The facts of this machine, or of --host, in one round trip.
 
     Nothing has to be installed for it: vendors' tools only add to what the system itself tells.
     """
     from envkit.detect import detect, facts_document
 
+    for name, value in (("--identity", identity), ("--ssh-config", ssh_config)):
+        if value and not host:
+            raise UsageError(f"{name} belongs to --host")
     if host:
-        from envkit.verify.hosts import connect
+        from envkit.verify.hosts import SshOptions, connect
 
-        facts = detect(connect(host))
+        facts = detect(connect(host, SshOptions(config=ssh_config, identity=identity)))
     else:
         facts = detect()
     if form == "json":

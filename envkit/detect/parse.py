@@ -82,9 +82,7 @@ def _evidence(raw: Raw, system: str, found: Sequence[Found]) -> dict[str, str]:
     if system == "macos":
         evidence.update(macos.evidence(raw))
     elif system == "windows":
-        answer = raw.tool("powershell", exact=True)
-        if answer and not answer.ok:
-            evidence["powershell"] = answer.said
+        evidence.update(windows.evidence(raw))
     else:
         evidence.update(linux.evidence(raw))
     for part in found:

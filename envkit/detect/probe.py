@@ -146,24 +146,30 @@ _NVIDIA_QUERIES = [
 # What Windows knows of its display adapters. Signed drivers are asked only where an adapter tells no version: that
 # query takes seconds. The registry has the memory size, which the video class caps at 4 GiB.
 POWERSHELL = r"""
-$ErrorActionPreference='SilentlyContinue';$ProgressPreference='SilentlyContinue'
-[Console]::OutputEncoding=[Text.Encoding]::UTF8
-$o=Get-CimInstance Win32_OperatingSystem|select Caption,Version,BuildNumber,ProductType,OSArchitecture,TotalVisibleMemorySize
-$v=@(Get-CimInstance Win32_VideoController|
-select Name,AdapterCompatibility,DriverVersion,PNPDeviceID,AdapterRAM,ConfigManagerErrorCode)
-$d=@()
-if($v|where{-not $_.DriverVersion}){
-$d=@(Get-CimInstance Win32_PnPSignedDriver -Filter "DeviceClass='DISPLAY'" -OperationTimeoutSec 3|
-select DeviceName,DriverVersion,DeviceID,DriverProviderName)}
-$p=@(Get-CimInstance Win32_PnPEntity -Filter "DeviceID LIKE 'PCI\\VEN_%'"|
-where{"$($_.CompatibleID)" -match 'CC_(03|12)'}|
-select Name,DeviceID,Service,ConfigManagerErrorCode)
-$k='HKLM:\SYSTEM\CurrentControlSet\Control'
-$r=@(Get-ItemProperty "$k\Class\{4d36e968-e325-11ce-bfc1-08002be10318}\0*"|
-select DriverDesc,DriverVersion,MatchingDeviceId,@{n='Memory';e={$_.'HardwareInformation.qwMemorySize'}})
-$s=(Get-ItemProperty "$k\SecureBoot\State").UEFISecureBootEnabled
-$c=(Get-CimInstance Win32_ComputerSystem).NumberOfLogicalProcessors
-[pscustomobject]@{os=$o;video=$v;drivers=$d;pnp=$p;registry=$r;secure_boot=$s;cpus=$c}|ConvertTo-Json -Depth 4 -Compress
+$ErrorActionPreference = 'SilentlyContinue'
+$ProgressPreference = 'SilentlyContinue'
+[Console]::OutputEncoding = [Text.Encoding]::UTF8
+$system = Get-CimInstance Win32_OperatingSystem |
+  Select-Object -Property ('Caption', 'Version', 'BuildNumber', 'ProductType', 'OSArchitecture', 'TotalVisibleMemorySize')
+$video = @(Get-CimInstance Win32_VideoController |
+  Select-Object -Property ('Name', 'AdapterCompatibility', 'DriverVersion', 'PNPDeviceID', 'AdapterRAM'))
+$drivers = @()
+if ($video | Where-Object { -not $_.DriverVersion }) {
+  $drivers = @(Get-CimInstance Win32_PnPSignedDriver -Filter "DeviceClass='DISPLAY'" -OperationTimeoutSec 3 |
+    Select-Object -Property ('DeviceName', 'DriverVersion', 'DeviceID', 'DriverProviderName'))
+}
+$plugged = @(Get-CimInstance Win32_PnPEntity -Filter "DeviceID LIKE 'PCI\\VEN_%'" |
+  Where-Object { "$($_.CompatibleID)" -match 'CC_(03|12)' } |
+  Select-Object -Property ('Name', 'DeviceID', 'Service', 'ConfigManagerErrorCode'))
+$control = 'HKLM:\SYSTEM\CurrentControlSet\Control'
+$size = @{ Name = 'Memory'; Expression = { $_.PSObject.Properties['HardwareInformation.qwMemorySize'].Value } }
+$registry = @(Get-ItemProperty "$control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}\0*" |
+  Select-Object -Property ('DriverDesc', 'DriverVersion', 'MatchingDeviceId', $size))
+$secure = (Get-ItemProperty "$control\SecureBoot\State").UEFISecureBootEnabled
+$cpus = (Get-CimInstance Win32_ComputerSystem).NumberOfLogicalProcessors
+$told = @{ os = $system; video = $video; drivers = $drivers; pnp = $plugged; registry = $registry }
+$told += @{ secure_boot = $secure; cpus = $cpus }
+$told | ConvertTo-Json -Depth 4 -Compress
 """
 
 Json = Dict[str, Any]
@@ -740,12 +746,14 @@ class Jobs:
         self.threads: List[Tuple[str, Any]] = []
 
     def start(self, name: str, work: Callable[[], Any]) -> None:
-        """Starts `work`; its result is kept under `name`."""
+        """Starts `work`; its result is kept under `name`, but for the calls of tools, which are kept by themselves."""
         import threading
 
         def body() -> None:
             try:
-                self.results[name] = work()
+                result = work()
+                if not name.startswith("ask "):
+                    self.results[name] = result
             except Exception as fault:  # a part that cannot be read must not cost the rest
                 self.faults.append("%s: %s: %s" % (name, type(fault).__name__, fault))
 

@@ -33,8 +33,7 @@ class ToolAnswer:
         if self.timed_out:
             return f"no answer within {self.limit:g} s, stopped" if self.limit else "not asked: no time left"
         text = "\n".join(part.strip("\n") for part in (self.stdout, self.stderr) if part.strip())
-        if self.code not in (0, None) and not text:
-            text = "no output"
+        text = text or "no output"
         if self.code not in (0, None):
             text += f"\n(exit status {self.code})"
         return text

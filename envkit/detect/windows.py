@@ -76,6 +76,18 @@ def adapters(cim: Raw) -> list[Seen]:
     return found
 
 
+def evidence(raw: Raw) -> dict[str, str]:
+    """The adapters that Windows has a problem with, by its own code; and a PowerShell that told nothing."""
+    answer = raw.tool("powershell", exact=True)
+    if answer and not answer.ok:
+        return {"powershell": answer.said}
+    entities = _cim(raw).tables("pnp")
+    troubled = [
+        f"{entity.text('Name')}: code {code}" for entity in entities if (code := whole(entity.get("ConfigManagerErrorCode")))
+    ]
+    return {"Win32_PnPEntity": "\n".join(troubled)}
+
+
 def _cim(raw: Raw) -> Raw:
     answer = raw.tool("powershell", exact=True)
     document = json_of(answer.stdout) if answer else None

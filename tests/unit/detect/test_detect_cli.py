@@ -94,10 +94,17 @@ def test_a_host_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     import envkit.verify.hosts as hosts
 
     asked: list[Any] = []
-    monkeypatch.setattr(hosts, "connect", lambda url: f"runner of {url}")
+    monkeypatch.setattr(hosts, "connect", lambda url, ssh: f"runner of {url}, {ssh.config}, {ssh.identity}")
     monkeypatch.setattr(envkit.detect, "detect", lambda run=None: asked.append(run) or Facts())
-    assert CliRunner().invoke(group, ["detect", "--host", "ssh://lab1"]).exit_code == 0
-    assert asked == ["runner of ssh://lab1"]
+    assert CliRunner().invoke(group, ["detect", "--host", "ssh://lab1", "--identity", "k", "--ssh-config", "c"]).exit_code == 0
+    assert asked == ["runner of ssh://lab1, c, k"]
+
+
+def test_ssh_options_without_a_host(capsys: pytest.CaptureFixture[str]) -> None:
+    from envkit.cli.app import run
+
+    assert run(["detect", "--identity", "k"]) == 2
+    assert capsys.readouterr().err == "error: --identity belongs to --host\n"
 
 
 def test_a_host_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +114,7 @@ def test_a_host_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, capsys: py
     def refuse(run: Any = None) -> Facts:
         raise Unavailable("the host has no python3, which detect needs there", hint="install it")
 
-    monkeypatch.setattr(hosts, "connect", lambda url: None)
+    monkeypatch.setattr(hosts, "connect", lambda url, ssh: None)
     monkeypatch.setattr(envkit.detect, "detect", refuse)
     assert run(["detect", "--host", "docker://x"]) == 5
     assert capsys.readouterr().err == "error: the host has no python3, which detect needs there\nhint: install it\n"

@@ -312,6 +312,11 @@ def test_files_of_random_bytes(tree: Any) -> None:
     json.dumps(facts_document(tree.facts()))
 
 
+def test_what_a_tool_said_is_kept_once(tree: Any) -> None:
+    raw = tree.tool("rocminfo", "ROCk module is loaded\n").raw()
+    assert json.dumps(raw).count("ROCk module is loaded") == 1
+
+
 def test_a_part_that_cannot_be_read_costs_only_itself(tree: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(files: probe.Files) -> None:
         raise RuntimeError("broken")

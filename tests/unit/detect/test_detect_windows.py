@@ -44,8 +44,10 @@ def test_a_card_beside_an_integrated_gpu(captured: Callable[[str], str]) -> None
 
 
 def test_a_card_without_a_driver(captured: Callable[[str], str]) -> None:
-    machine = parse(raw_of(captured("windows-amd-no-driver.json"))).machine
+    facts = parse(raw_of(captured("windows-amd-no-driver.json")))
+    machine = facts.machine
     assert machine.os_id == "windows-10"
+    assert facts.evidence["Win32_PnPEntity"] == "Video Controller (VGA Compatible): code 28"
     integrated, card = machine.gpus or ()
     assert (integrated.name, integrated.arch, integrated.kernel_driver) == ("Radeon Graphics (Raphael)", "gfx1036", "amdwddmg")
     assert (card.name, card.arch, card.kernel_driver) == ("Radeon RX 580", "gfx803", "")
@@ -190,6 +192,7 @@ def test_without_powershell_the_registry_tells() -> None:
 @pytest.mark.parametrize("said", ["", "Access denied", "{", "[]", "null", '"x"', "\ufeff{}"])
 def test_powershell_that_tells_nothing(said: str) -> None:
     facts = parse(raw_of(said, release="10.0.19045"))
+    assert said or facts.evidence["powershell"] == "no output"
     assert (facts.machine.os_id, facts.machine.gpus) == ("windows-10", ())
 
 
