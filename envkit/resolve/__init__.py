@@ -12,7 +12,7 @@ from envkit.resolve.documents import candidates_document, conflict_document
 from envkit.resolve.explain import conflict_text, nothing_to_judge
 from envkit.resolve.nearest import Search
 from envkit.resolve.plans import make_plan
-from envkit.resolve.ranking import best, judge, rank
+from envkit.resolve.ranking import best, judge, judge_in_a_hurry, rank
 from envkit.resolve.rules import RULES
 from envkit.resolve.target import Question, describe, read
 
@@ -30,14 +30,20 @@ def resolve(
     """The answer to a wish on a machine. Without `pythons`, any Python can be had where neither wish nor facts name one."""
     question = read(matrix, wish, facts, pythons)
 
-    def consider(asked: Question) -> tuple[Judged, ...]:
-        found = [judge(candidate, asked.target, matrix, offers) for candidate in candidates(matrix, asked)]
+    def consider(asked: Question, *, hurry: bool = False) -> tuple[Judged, ...]:
+        one = judge_in_a_hurry if hurry else judge
+        found = [one(candidate, asked.target, matrix, offers) for candidate in candidates(matrix, asked)]
         return rank(found, asked.target, matrix)
 
     def solve(asked: Question, judged: tuple[Judged, ...] | None = None) -> Plan | None:
-        judged = consider(_promising(matrix, asked)) if judged is None else judged
+        judged = consider(_promising(matrix, asked), hurry=True) if judged is None else judged
         chosen = best(judged, asked.accept)
-        return make_plan(chosen, asked, matrix, judged) if chosen else None
+        if chosen is None:
+            return None
+        return make_plan(chosen, asked, matrix, judged, lambda candidate: judge(candidate, asked.target, matrix, offers))
+
+    def try_out(asked: Question, hurry: bool) -> tuple[Judged, ...]:
+        return consider(_promising(matrix, asked), hurry=hurry)
 
     judged = consider(question)
     plan = solve(question, judged)
@@ -45,7 +51,7 @@ def resolve(
     return Resolution(
         plan=plan,
         judged=judged,
-        nearest=() if plan else Search(question, judged, matrix, consider, solve).run(),
+        nearest=() if plan else Search(question, judged, matrix, try_out, solve).run(),
         notes=notes,
         asked=describe(question),
         sources=matrix.sources,

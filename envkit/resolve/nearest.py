@@ -17,13 +17,13 @@ from envkit.resolve.wishes import BackendWish, TorchWish, platform_of, version
 
 MOST = 6
 
-Consider = Callable[[Question], tuple[Judged, ...]]
+Consider = Callable[[Question, bool], tuple[Judged, ...]]
 Solve = Callable[[Question], Plan | None]
 Step = Iterator[tuple[Change, Plan]]
 
 
 class Search:
-    """One search for the nearest changes; `consider` judges a question, `solve` makes its plan."""
+    """One search for the nearest changes; `consider` judges a question (in a hurry or wholly), `solve` makes its plan."""
 
     def __init__(self, question: Question, judged: Sequence[Judged], matrix: Matrix, consider: Consider, solve: Solve) -> None:
         self.question, self.judged, self.matrix, self.consider, self.solve = question, judged, matrix, consider, solve
@@ -66,7 +66,7 @@ class Search:
     def _by_torch(self, question: Question) -> Step:
         if not question.torch.specifier:
             return
-        relaxed = self.consider(replace(question, torch=TorchWish()))
+        relaxed = self.consider(replace(question, torch=TorchWish()), True)
         accepted = [each.candidate.release.version for each in relaxed if each.verdict in question.accept]
         if not accepted:
             return
@@ -197,7 +197,7 @@ class Search:
         if question.target.pythons:
             given_up.append(("python", _with_pythons(question, None), _python_text))
         for kind, relaxed, text in given_up:
-            judged = self.consider(relaxed)
+            judged = self.consider(relaxed, False)
             if kind != "python":
                 yield from _and(text, self._by_python(relaxed, judged))
             yield from _and(text, self._by_setting(relaxed, judged))

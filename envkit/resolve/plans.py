@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from envkit.model import Answer, Candidate, Gpu, Judged, Kind, Matrix, Package, Plan, Source, Target
 from envkit.resolve.candidates import cards, companion, index_of, local_version, pin
@@ -14,8 +14,11 @@ from envkit.resolve.wishes import version
 _VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES"}
 
 
-def make_plan(chosen: Judged, question: Question, matrix: Matrix, ranked: Sequence[Judged]) -> Plan:
-    """The plan for the chosen one of the ranked candidates."""
+Judge = Callable[[Candidate], Judged]
+
+
+def make_plan(chosen: Judged, question: Question, matrix: Matrix, ranked: Sequence[Judged], judge: Judge) -> Plan:
+    """The plan for the chosen one of the ranked candidates; `judge` gives the whole judgement of another."""
     candidate, target = chosen.candidate, question.target
     device = candidate.accelerator
     own = target.drivers.get(candidate.backend.vendor)
@@ -47,7 +50,7 @@ def make_plan(chosen: Judged, question: Question, matrix: Matrix, ranked: Sequen
         env=env,
         container=container,
         run_flags=container.run_flags if container else (),
-        reasons=tuple(_reasons(chosen, question, ranked)),
+        reasons=tuple(_reasons(chosen, question, ranked, judge)),
         sources=source_texts(matrix.sources, _source_ids(chosen)),
         evidence=candidate.build.evidence,
     )
@@ -92,14 +95,14 @@ def visible(candidate: Candidate, target: Target) -> Mapping[str, str]:
 # ---- reasons -----------------------------------------------------------------------------------------------------
 
 
-def _reasons(chosen: Judged, question: Question, ranked: Sequence[Judged]) -> Iterable[str]:
+def _reasons(chosen: Judged, question: Question, ranked: Sequence[Judged], judge: Judge) -> Iterable[str]:
     candidate, target = chosen.candidate, question.target
     if candidate.backend.device == "cpu":
         asked = candidate.scheme.name in target.asked
         yield f"{candidate.scheme.name} was asked for" if asked else "the machine has no accelerator, so the CPU does the work"
     told = [answer.reason for answer in chosen.answers if answer.reason and answer.kind is not Kind.REJECTED]
     yield from dict.fromkeys(_strictest_driver_only(chosen, told))
-    passed = passed_over(chosen, ranked)
+    passed = passed_over(chosen, ranked, judge)
     if passed:
         yield passed
     elif not question.torch.specifier:
@@ -122,7 +125,7 @@ def _strictest_driver_only(chosen: Judged, told: Iterable[str]) -> Iterable[str]
     return (reason for reason in told if reason not in weaker)
 
 
-def passed_over(chosen: Judged, ranked: Sequence[Judged]) -> str:
+def passed_over(chosen: Judged, ranked: Sequence[Judged], judge: Judge) -> str:
     """Why the newest release was not taken; "" where it was."""
     mine = chosen.candidate
     newer = [
@@ -135,7 +138,8 @@ def passed_over(chosen: Judged, ranked: Sequence[Judged]) -> str:
     if not newer:
         return ""
     newest = max(version(each.candidate.release.version) for each in newer)
-    closest = min((e for e in newer if version(e.candidate.release.version) == newest), key=lambda each: len(objections(each)))
+    whole = (judge(each.candidate) for each in newer if version(each.candidate.release.version) == newest)
+    closest = min(whole, key=lambda each: (len(objections(each)), each.candidate.label))
     why = objections(closest)
     name = f"{mine.framework.name} {closest.candidate.release.version}"
     return f"{name} was passed over: {why[0].reason}" if why else f"{name} was passed over: it is not as well supported here"
