@@ -63,7 +63,7 @@ def test_text_of_a_machine_with_a_card(invoke: Callable[..., Any], tree: Any) ->
         "              torch is built with CUDA 12.4",
         "environment   CUDA_VISIBLE_DEVICES=0",
         "unknown       the architecture of 8086:ffff",
-        "notes         nvidia-smi: no answer within 6 s, stopped",
+        "notes         nvidia-smi: no answer within 7.5 s, stopped",
     ]
     assert facts.evidence["sys.path"] == "torch: 2.6.0+cu124 in /a, 2.5.0 in /b"
 

@@ -71,10 +71,10 @@ def test_the_first_system_for_apples_processors_wrote_a_key(captured: Callable[[
 
 def test_a_profiler_that_hangs() -> None:
     raw = raw_of(sysctl=SYSCTL)
-    raw["tools"]["system_profiler -json"] = {"code": None, "stdout": "", "stderr": "", "timed_out": True, "limit": 6.0}
+    raw["tools"]["system_profiler -json"] = {"code": None, "stdout": "", "stderr": "", "timed_out": True, "limit": 7.5}
     facts = parse(raw)
     assert [gpu.name for gpu in facts.machine.gpus or ()] == ["Apple M3 Pro"]
-    assert facts.evidence["system_profiler"] == "no answer within 6 s, stopped"
+    assert facts.evidence["system_profiler"] == "no answer within 7.5 s, stopped"
 
 
 @pytest.mark.parametrize(
