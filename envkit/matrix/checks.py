@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from envkit.matrix.reader import arch_order, natural, order_of
-from envkit.model import Build, Framework, Matrix
+from envkit.model import Build, Framework, Matrix, Os
 
 
 def check(matrix: Matrix) -> list[str]:
@@ -20,13 +20,18 @@ def check(matrix: Matrix) -> list[str]:
             faults.append(f"{path}: has no source")
     faults += [f"source.{word}: no row refers to it" for word in matrix.sources if word not in used]
     faults += _order(matrix)
+    faults += _backends(matrix)
     for framework in matrix.frameworks.values():
-        faults += _framework(framework)
+        faults += _framework(framework, matrix)
     for name, scheme in matrix.schemes.items():
         parts = name.split("-")
         fitting = (str(scheme.os), scheme.backend, *((scheme.framework,) if len(parts) > 2 else ()))
         if tuple(parts) != fitting:
             faults.append(f"scheme.{name}: is named otherwise than <os>-<backend>[-<framework>]: {'-'.join(fitting)}")
+        if scheme.container and scheme.os in (Os.WINDOWS, Os.MACOS):
+            faults.append(
+                f"scheme.{name}.container: {scheme.os} has no containers that reach an accelerator; say why in no_container"
+            )
         faults += [
             f"scheme.{name}.{field}: is empty" for field in ("needs", "pros", "cons", "cannot") if not getattr(scheme, field)
         ]
@@ -80,14 +85,42 @@ def _lists(matrix: Matrix) -> Iterable[tuple[str, tuple[Any, ...]]]:
         yield f"framework.{name}.build", framework.builds
 
 
-def _framework(framework: Framework) -> Iterable[str]:
+def _backends(matrix: Matrix) -> Iterable[str]:
+    owners: dict[str, str] = {}
+    for name, backend in matrix.backends.items():
+        for position, release in enumerate(backend.releases):
+            path = f"backend.{name}.release[{position}]"
+            owner = owners.setdefault(release.tag, name)
+            if owner != name:
+                yield f"{path}.tag: {release.tag} belongs to backend {owner} already; builds are found by their tag"
+            for os, floor in release.min_driver.items():
+                own = release.toolkit_driver.get(os)
+                if own is not None and own < floor:
+                    yield f"{path}.toolkit_driver.{os}: {own} is older than {floor}, the floor of its wheels"
+            for word, archs in (("archs", release.archs or ()), ("deprecated_archs", release.deprecated_archs)):
+                yield from _vendors(f"{path}.{word}", archs, backend.vendor, matrix)
+        for position, branch in enumerate(backend.branches):
+            yield from _vendors(f"backend.{name}.branch[{position}].dropped", branch.dropped, backend.vendor, matrix)
+
+
+def _vendors(path: str, archs: Iterable[str], vendor: str, matrix: Matrix) -> Iterable[str]:
+    for arch in archs:
+        if vendor and matrix.archs[arch].vendor != vendor:
+            yield f"{path}: {arch} is of {matrix.archs[arch].vendor}, not of {vendor}"
+
+
+def _framework(framework: Framework, matrix: Matrix) -> Iterable[str]:
     place = f"framework.{framework.name}"
     for position, release in enumerate(framework.releases):
         line = release.version.rpartition(".")[0]
         if not any(build.release in (release.version, line) for build in framework.builds):
             yield f"{place}.release[{position}]: no build serves {release.version}"
+    vendors = {release.tag: backend.vendor for backend in matrix.backends.values() for release in backend.releases}
     for position, build in enumerate(framework.builds):
-        yield from _build(f"{place}.build[{position}]", build)
+        path = f"{place}.build[{position}]"
+        yield from _build(path, build)
+        for word, archs in (("archs", build.archs or ()), ("ptx", build.ptx)):
+            yield from _vendors(f"{path}.{word}", archs, vendors[build.tag], matrix)
 
 
 def _build(path: str, build: Build) -> Iterable[str]:

@@ -106,6 +106,15 @@ def test_a_build_takes_over_its_platforms_alone(tmp_path: Path) -> None:
     }
 
 
+def test_a_build_leaves_the_other_platforms_of_a_row(tmp_path: Path) -> None:
+    row = '[[framework.torch.build]]\nrelease = "2.15"\ntag = "cu126"\nplatforms = ["linux/aarch64", "linux/x86_64"]\n'
+    second = '[[framework.torch.build]]\nrelease = "2.15"\ntag = "cu126"\nplatforms = ["linux/x86_64"]\nnote = "mine"\n'
+    matrix = overlaid(tmp_path, row, second)
+    own = {b.platforms: b.note for b in matrix.frameworks["torch"].builds if (b.release, b.tag) == ("2.15", "cu126")}
+    assert own.pop(("windows/x86_64",))
+    assert own == {("linux/aarch64",): "", ("linux/x86_64",): "mine"}
+
+
 def test_a_head_may_be_changed_alone(tmp_path: Path) -> None:
     matrix = overlaid(tmp_path, '[framework.torch]\nindex = "https://mirror.example.org/torch/{tag}"\n')
     assert matrix.frameworks["torch"].index == "https://mirror.example.org/torch/{tag}"
