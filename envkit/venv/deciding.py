@@ -11,7 +11,6 @@ from envkit.errors import Unavailable, Unresolvable
 from envkit.model import Facts, Matrix, Plan, Resolution, Verdict, Wish
 from envkit.resolve import conflict_document, plan_of, resolve
 from envkit.sources import Found, Sources, look, redact
-from envkit.venv.contents import normal
 from envkit.venv.pythons import Interpreter, choices
 
 Tell = Callable[[str], None]
@@ -40,7 +39,7 @@ def decide(matrix: Matrix, wish: Wish, facts: Facts, sources: Sources, uv: Path,
             looked[key] = _look(matrix, sources, free, key, wish, tell)
         found = looked[key]
         plan = resolve(matrix, wish, facts, found, pythons=[python.version]).plan
-        if plan is not None and not _missing(plan, found):
+        if plan is not None:
             return Decision(plan=plan, python=python, found=found)
         fitting.append((python, found))
     raise _nothing_offered(matrix, wish, facts, fitting)
@@ -104,15 +103,6 @@ def look_again(matrix: Matrix, plan: Plan, sources: Sources) -> Found:
     others = [package.name for package in plan.packages if package.index != "pypi" and package.name != framework.package]
     system, machine = plan.scheme.partition("-")[0], plan.platform.rpartition("/")[2]
     return look(sources, framework, [plan.backend_tag], platform=f"{system}/{machine}", companions=others)
-
-
-def _missing(plan: Plan, found: Found) -> list[str]:
-    """The plan's packages from indexes of their own that no source offers."""
-    return [
-        f"{package.name} {package.version}"
-        for package in plan.packages
-        if package.index != "pypi" and not found.places_of(normal(package.name), package.version)
-    ]
 
 
 def _nothing_offered(

@@ -175,6 +175,12 @@ def test_files_that_are_no_wheels_are_passed_over(tmp_path: Path) -> None:
     assert look(Sources(find_links=links(tmp_path)), framework("https://index.example/{tag}"), []).wheels == ()
 
 
+def test_withdrawn_wheels_are_no_offers(tmp_path: Path) -> None:
+    page = '<a href="torch-2.7.0-py3-none-any.whl" data-yanked="broken">x</a><a href="torch-2.7.1-py3-none-any.whl">x</a>'
+    (tmp_path / "index.html").write_text(page, encoding="utf-8")
+    assert versions(look(Sources(find_links=links(tmp_path)), framework("https://index.example/{tag}"), [])) == {"torch 2.7.1"}
+
+
 def test_a_folder_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
     found = look(Sources(find_links=links(tmp_path / "no")), framework("https://index.example/{tag}"), [])
     assert found.places == (f"{tmp_path / 'no'} (does not exist)",)

@@ -219,6 +219,24 @@ def test_a_lock_whose_folder_was_taken_away_is_taken_anew(tmp_path: Path) -> Non
     first.__exit__(None, None, None)
 
 
+def test_a_lock_taken_on_a_file_that_is_gone_meanwhile_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = ours(tmp_path / "e")
+    taken: list[int] = []
+    lock = folder._lock
+
+    def slow(descriptor: int) -> None:
+        if not taken:  # the one before lets go, and takes the folder away with it
+            (own(target) / "lock").unlink()
+            (own(target) / "lock").touch()
+        taken.append(descriptor)
+        lock(descriptor)
+
+    monkeypatch.setattr(folder, "_lock", slow)
+    with Lock(target, wait=1) as mine:
+        assert len(taken) == 2
+        assert os.fstat(mine.descriptor).st_ino == (own(target) / "lock").stat().st_ino
+
+
 # ---- the last one ------------------------------------------------------------------------------------------------
 
 

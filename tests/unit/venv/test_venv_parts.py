@@ -238,6 +238,16 @@ def test_the_rest_of_a_package_without_record_is_removed_and_nothing_else(env: P
     ]
 
 
+def test_an_untrusted_package_is_removed_whatever_its_records_say(env: Path) -> None:
+    site = env / "lib" / "python3.11" / "site-packages"
+    before = state(env)
+    swap_flavour(site)
+    (site / "torch-1.0.dist-info").mkdir()
+    remove_rest(env, before.tops, ["torch"])
+    assert not [path.name for path in site.iterdir() if "torch" in path.name]
+    assert (site / "numpy" / "__init__.py").exists()
+
+
 def test_a_flavour_that_is_not_the_plans_is_told(env: Path) -> None:
     wanted = replace(
         PLAN, packages=(Package(name="torch", version="2.7.1+cu128", index="x"), Package(name="scipy", version="1", index="pypi"))

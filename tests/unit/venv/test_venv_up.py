@@ -16,7 +16,7 @@ from envkit.errors import EnvkitError, StepFailed, Unavailable, Unresolvable, Us
 from envkit.matrix import load
 from envkit.model import Check, DriverFacts, Facts, Gpu, Machine, Plan, Proof, PythonFacts, Wish
 from envkit.plan import digest
-from envkit.sources import Index, Sources
+from envkit.sources import Found, Index, Sources
 from envkit.venv import Options, making, pythons, up
 from envkit.venv.folder import CHANGING, COMPLETE, MAKING, State, own, read_state, write_state
 from envkit.venv.making import DiskFull, Work
@@ -332,6 +332,18 @@ def test_one_at_work_is_waited_for_and_left_alone(env: Path, uv: Uv, wheels: Sou
     assert (own(env) / "lock").exists()
 
 
+def test_a_lock_that_cannot_be_made_leaves_nothing(
+    env: Path, uv: Uv, wheels: Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object) -> None:
+        raise Unavailable("no lock to be had")
+
+    monkeypatch.setattr("envkit.venv.folder.Lock.take", full)
+    with pytest.raises(Unavailable):
+        bring_up(env, wheels)
+    assert not (tmp_path / "deep").exists()
+
+
 # ---- deciding ----------------------------------------------------------------------------------------------------
 
 
@@ -345,6 +357,21 @@ def test_nothing_that_fits_is_told_before_anything_is_asked(
     assert caught.value.document["schema"] == "envkit/conflict/1"
     assert any(row["kind"] == "driver" for row in caught.value.document["nearest"])
     assert not (tmp_path / "deep").exists()
+
+
+def test_only_the_indexes_of_what_fits_are_asked(env: Path, uv: Uv, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def note(sources: Sources, framework: Any, tags: Any, **_: Any) -> Found:
+        asked.extend(tags)
+        return Found(faults={"https://index.example": "away"})
+
+    monkeypatch.setattr("envkit.venv.deciding.look", note)
+    with pytest.raises(Unavailable):
+        bring_up(env, Sources(), with_gpu("550.54.14"))
+    # The driver is of CUDA 12: what needs CUDA 13's, another vendor's card or none at all is out.
+    assert "cu126" in asked
+    assert not [tag for tag in asked if tag.startswith(("cu13", "rocm", "xpu")) or tag == "cpu"]
 
 
 def test_a_machine_with_an_accelerator_never_gets_the_cpu_unasked(env: Path, uv: Uv, wheels: Sources) -> None:
