@@ -27,8 +27,8 @@ def test_the_shipped_matrix_has_no_faults() -> None:
 
 
 def test_sources(tmp_path: Path) -> None:
-    assert found(tmp_path, ("cuda-arch-matrix = {", 'coffee = { text = "x" }\ncuda-arch-matrix = {')) == [
-        "source.coffee: no row refers to it"
+    assert found(tmp_path, ("cuda-arch-matrix = {", 'cuda-a = { text = "x" }\ncuda-arch-matrix = {')) == [
+        "source.cuda-a: no row refers to it"
     ]
     assert found(tmp_path, (', source = "torch-index" },', " },")) == ["backend.cpu.release[0]: has no source"]
 
