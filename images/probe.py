@@ -820,20 +820,27 @@ def work() -> None:
 
 def die_with(parent: int) -> None:
     """Makes sure that this process does not outlive its parent, even one that is killed."""
-    if sys.platform.startswith("linux"):
-        try:
-            import ctypes
+    try:
+        import ctypes
 
+        if sys.platform.startswith("linux"):
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
             if os.getppid() != parent:
                 os._exit(1)
             return
-        except (ImportError, OSError, AttributeError):
-            pass
+    except (ImportError, OSError, AttributeError):
+        pass
 
     def watch() -> None:
-        while sys.stdin.buffer.read(4096):
-            pass
+        if sys.platform == "win32":
+            # Reading standard input in a thread would lock up libraries that look at that handle while they load.
+            kernel = ctypes.WinDLL("kernel32")
+            kernel.OpenProcess.restype = ctypes.c_void_p
+            handle = ctypes.c_void_p(kernel.OpenProcess(0x00100000, False, parent))  # SYNCHRONIZE
+            kernel.WaitForSingleObject(handle, 0xFFFFFFFF)
+        else:
+            while sys.stdin.buffer.read(4096):
+                pass
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -76,7 +76,12 @@ def dry_run(decisions: Sequence[Decision], sources: Sources, options: Options) -
 
 
 def build(
-    decisions: Sequence[Decision], sources: Sources, options: Options, watch: Watch, tell: Callable[[str], None]
+    decisions: Sequence[Decision],
+    sources: Sources,
+    options: Options,
+    watch: Watch,
+    tell: Callable[[str], None],
+    buildx: str = "",
 ) -> tuple[Built, ...]:
     """The images of these plans; several are built at once. Raises Unavailable and StepFailed; leaves nothing half made."""
     with workspace() as folder:
@@ -86,7 +91,7 @@ def build(
         log = log_path([decision.plan.scheme for decision in decisions])
         stream = Stream()
         with _open(log) as file:
-            done = _follow(staged, command(staged, options), stream, watch, file)
+            done = _follow(staged, command(staged, options, buildx), stream, watch, file)
         if not done.ok:
             raise failure(done, stream, [decision.plan.scheme for decision in decisions], str(log))
         made = _read(staged.metadata)

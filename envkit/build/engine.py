@@ -72,7 +72,7 @@ def builder_driver(shown: Completed) -> str:
     """The driver of the builder in use, from what `docker buildx inspect` prints; "docker" where it says nothing."""
     for line in shown.stdout.splitlines():
         key, _, value = line.partition(":")
-        if key.strip() == "Driver":
+        if key.strip() == "Driver" and value.strip():
             return value.strip()
     return "docker"
 

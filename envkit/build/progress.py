@@ -34,17 +34,19 @@ class Step:
     def target(self) -> str:
         """The bake target that the step belongs to, "" where there is one image alone or the step serves all."""
         words = self._words()
-        return words[0] if len(words) > 1 and words[0] not in ("context", "internal") and not _COUNT.match(words[1]) else ""
+        alone = len(words) == 1 and words[0] != "internal" and not _COUNT.match(words[0])
+        several = len(words) > 1 and words[0] not in ("context", "internal") and not _COUNT.match(words[1])
+        return words[0] if alone or several else ""
 
     @property
     def title(self) -> str:
         """The step in a few words; "" for the builder's own small chores."""
         words = self._words()
-        if not words:
-            return self.name if len(self.name) <= 60 else f"{self.name[:57]}..."
+        rest = self._rest()
+        if not words or self.target == words[-1]:
+            return _short(rest)
         if words[-1] == "internal":
             return ""
-        rest = _HEAD.match(self.name)["rest"]  # type: ignore[index]
         if "context" in words:
             return f"send {words[-1]}" if rest.startswith("load from client") else ""
         names = [word for word in words if not _COUNT.match(word)]
@@ -53,7 +55,7 @@ class Step:
             return f"base {rest.removeprefix('FROM ').split('@')[0].removeprefix('docker.io/library/')}"
         if not rest.startswith("RUN "):
             return ""
-        return STAGES.get(stage, stage)
+        return STAGES.get(stage, stage or _short(rest))
 
     @property
     def seconds(self) -> float | None:
@@ -65,6 +67,10 @@ class Step:
     def _words(self) -> list[str]:
         found = _HEAD.match(self.name)
         return found["words"].split() if found else []
+
+    def _rest(self) -> str:
+        found = _HEAD.match(self.name)
+        return found["rest"] if found else self.name
 
     def say(self, text: str) -> list[str]:
         """Takes in output; returns the lines that it completed."""
@@ -78,6 +84,10 @@ class Step:
         """Keeps a last line that had no end."""
         if self._open:
             self.say("\n")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _moment(text: str) -> datetime:

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from envkit.build.deciding import Decision, fits_container
+from envkit.model import dotted
 from envkit.render.bake import Target, bake
 from envkit.render.image import image_files, image_tags, probe_text
 from envkit.sources import Index, Sources, installation
@@ -199,14 +200,17 @@ def stage(decisions: Sequence[Decision], sources: Sources, options: Options, fol
     )
 
 
-def command(staged: Staged, options: Options) -> list[str]:
-    """The docker command that builds what is staged."""
+def command(staged: Staged, options: Options, buildx: str = "") -> list[str]:
+    """The docker command that builds what is staged, for that release of buildx."""
     watched = ["--progress", "rawjson", "--metadata-file", str(staged.metadata)]
     # An attestation would tell of this machine's ways, and makes an index of what is one image.
     watched += ["--provenance", "false", "--push" if options.push else "--load"]
     if len(staged.targets) > 1:
         write(staged.folder / "bake.json", bake(staged.targets))
-        return ["docker", "buildx", "bake", *watched, "--file", str(staged.folder / "bake.json")]
+        # Since 0.18 bake asks to be allowed what build asks to be allowed, and before it does not know the option.
+        networks = {target.network for target in staged.targets if target.network} if _number(buildx) >= (0, 18) else set()
+        allowed = [part for network in sorted(networks) for part in ("--allow", f"network.{network}")]
+        return ["docker", "buildx", "bake", *watched, *allowed, "--file", str(staged.folder / "bake.json")]
     target = staged.targets[0]
     argv = ["docker", "buildx", "build", *watched, "--file", str(Path(target.context) / target.dockerfile)]
     argv += [part for tag in target.tags for part in ("--tag", tag)]
@@ -218,6 +222,12 @@ def command(staged: Staged, options: Options) -> list[str]:
     if target.no_cache:
         argv += ["--no-cache"]
     return [*argv, target.context]
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """The release in "v0.13.1", as numbers; () where there is none."""
+    found = dotted(version)
+    return found.key if found else ()
 
 
 def proxies_of(sources: Sources) -> tuple[str, ...]:

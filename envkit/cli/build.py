@@ -15,7 +15,7 @@ from envkit.errors import UsageError
 from envkit.model import Wish
 
 if TYPE_CHECKING:
-    from envkit.build import Built, Decision
+    from envkit.build import Built, Decision, Options
     from envkit.build.progress import Step
 
 SCHEMA = "envkit/build/1"
@@ -71,8 +71,8 @@ def command(
     from envkit.build import engine
     from envkit.build.deciding import scheme_with_image
     from envkit.cli.common import load_matrix
-    from envkit.resolve.wishes import machine_word
     from envkit.model import Os
+    from envkit.resolve.wishes import machine_word
     from envkit.sources import read_sources
 
     schemes = tuple(dict.fromkeys(schemes))
@@ -84,9 +84,10 @@ def command(
     if dry_run:
         import platform
 
-        arch = machine_word(Os.LINUX, platform.machine()) or "x86_64"
+        arch, buildx = machine_word(Os.LINUX, platform.machine()) or "x86_64", ""
     else:
-        arch = engine.look().arch
+        found = engine.look()
+        arch, buildx = found.arch, found.buildx
     sources = read_sources()
     for note in sources.notes:
         say(f"warning: {note}")
@@ -96,14 +97,14 @@ def command(
     if dry_run:
         files, argv = build.dry_run(decisions, sources, options)
         if form == "json":
-            emit_json(_dry_document(decisions, files, argv))
+            emit_json(_dry_document(decisions, options, files, argv))
         else:
             emit("\n".join([*files.values(), "# " + shlex.join(argv)]))
         return 0
     for decision in decisions:
         tell(f"building {decision.plan.scheme}: {_packages(decision)}, Python {decision.plan.python}")
     with _display(progress) as watch:
-        built = build.build(decisions, sources, options, watch, tell)
+        built = build.build(decisions, sources, options, watch, tell, buildx)
     if form == "json":
         emit_json(_document(built, push))
     else:
@@ -115,7 +116,9 @@ def check_tags(schemes: Sequence[str], tags: Sequence[str], push: bool) -> None:
     """Raises UsageError for tags that cannot be meant."""
     import re
 
-    name = re.compile(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][\w.-]{0,127})?\Z", re.ASCII)
+    name = re.compile(
+        r"[a-z0-9][a-z0-9._-]*(:[0-9]+)?(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][\w.-]{0,127})?\Z", re.ASCII
+    )
     for tag in tags:
         if not name.match(tag.replace("{scheme}", "scheme")):
             raise UsageError(
@@ -181,11 +184,11 @@ def _decided(decision: Decision, tags: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _dry_document(decisions: Sequence[Decision], files: dict[str, str], argv: Sequence[str]) -> dict[str, Any]:
-    from envkit.render.image import image_tags
+def _dry_document(decisions: Sequence[Decision], options: Options, files: dict[str, str], argv: Sequence[str]) -> dict[str, Any]:
+    from envkit.build.staging import tags_of
 
     rows = [
-        {**_decided(decision, image_tags(decision.plan)), "dockerfile": files[decision.plan.scheme]} for decision in decisions
+        {**_decided(decision, tags_of(decision, options)), "dockerfile": files[decision.plan.scheme]} for decision in decisions
     ]
     return {"schema": SCHEMA, "dry_run": True, "pushed": False, "images": rows, "command": list(argv)}
 

@@ -23,8 +23,8 @@ class Target:
     network: str = ""
 
 
-def bake(targets: Sequence[Target]) -> str:
-    """The bake file: one target an image, and the group `default` of all of them."""
+def bake(targets: Sequence[Target], note: str = "") -> str:
+    """The bake file: one target an image, and the group `default` of all of them. `note` says of itself what it is."""
     rows: dict[str, dict[str, Any]] = {}
     for target in targets:
         row: dict[str, Any] = {"context": target.context, "dockerfile": target.dockerfile, "tags": list(target.tags)}
@@ -39,5 +39,7 @@ def bake(targets: Sequence[Target]) -> str:
         if target.network:
             row["network"] = target.network
         rows[target.name] = row
-    document = {"group": {"default": {"targets": [target.name for target in targets]}}, "target": rows}
+    # JSON has no comments, but this key is one to bake.
+    document: dict[str, Any] = {"//": note} if note else {}
+    document |= {"group": {"default": {"targets": [target.name for target in targets]}}, "target": rows}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -13,7 +13,7 @@ from envkit.render.rendering import Rendering
 from envkit.render.templates import SIGN
 
 # How the generated files are known that carry no such line: by what stands in their first lines.
-_SIGNS = {"plan.json": '"schema": "envkit/plan/', "pyproject.toml": 'name = "envkit-plan"', "docker-bake.json": '"group"'}
+_SIGNS = {"plan.json": '"schema": "envkit/plan/', "pyproject.toml": 'name = "envkit-plan"'}
 _SIGN_OF_PINS = "# What envkit installed and proved."
 
 

@@ -11,6 +11,7 @@ from envkit.model import Matrix, Plan, Wish
 from envkit.render.bake import Target, bake
 from envkit.render.image import image_files, image_tags, probe_text
 from envkit.render.play import play
+from envkit.render.templates import MARKER
 from envkit.resolve import plan_of, resolve
 from envkit.resolve.wishes import read_scheme
 
@@ -55,7 +56,7 @@ def render_schemes(matrix: Matrix, names: Sequence[str] = (), *, torch: str = ""
     if targets:
         files["images/probe.py"] = probe_text()
     if targets and not names:
-        files["images/docker-bake.json"] = bake(targets)
+        files["images/docker-bake.json"] = bake(targets, f"{MARKER} Build with: cd images && docker buildx bake")
     if with_roles:
         files |= role_files()
     return Rendering(files=dict(sorted(files.items())), skipped=skipped, schemes=tuple(sorted(matrix.schemes)), whole=not names)
