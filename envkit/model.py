@@ -478,6 +478,7 @@ class Target:
     pythons: tuple[str, ...] | None = None  # Pythons to be had there; None: any
     gpu_note: str = ""  # e.g. an ambiguous name
     hidden: tuple[Gpu, ...] = ()  # there, but kept away from the framework: an integrated GPU beside a card
+    order: tuple[Gpu, ...] = ()  # all of them, as the machine numbers them
     extras: tuple[str, ...] = ()  # companion packages asked for
     asked: tuple[str, ...] = ()  # schemes that were asked for by name, by backend or by tag
 

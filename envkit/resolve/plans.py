@@ -83,11 +83,10 @@ def visible(candidate: Candidate, target: Target) -> Mapping[str, str]:
     hidden = [card for card in target.hidden if card.vendor == vendor]
     if name is None or not hidden:
         return {}
-    shown = list(cards(candidate.backend, target))
-    order = shown + hidden
+    order = [card for card in target.order if card.vendor == vendor]
     if all(card.pci_address for card in order):
         order.sort(key=lambda card: card.pci_address)
-    numbers = ",".join(str(number) for number, card in enumerate(order) if any(card is each for each in shown))
+    numbers = ",".join(str(number) for number, card in enumerate(order) if card not in hidden)
     # CUDA numbers the fastest card first unless it is told to go by the bus.
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", name: numbers} if vendor == "nvidia" else {name: numbers}
 
@@ -163,7 +162,7 @@ def _kept_away(card: Gpu, candidate: Candidate, target: Target) -> str:
         return f"{name} is left unused, as asked"
     if card.vendor == candidate.backend.vendor and setting:
         words = " ".join(f"{key}={value}" for key, value in setting.items())
-        return f"{name} is kept away from the framework with {words} (numbered in bus order)"
+        return f"{name} is kept away from the framework with {words} (numbered as the machine lists its cards)"
     return (
         f"{name} is left alone: a build for {vendor_title(candidate.backend.vendor) or candidate.backend.title} does not use it"
     )

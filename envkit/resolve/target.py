@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from envkit.errors import UsageError
 from envkit.model import (
@@ -64,14 +65,17 @@ def read(matrix: Matrix, wish: Wish, facts: Facts | None = None, pythons: Sequen
             "which accelerator? Nothing says what the machine has",
             hint='name it (--gpu "RTX 5090", or --gpu none), give the facts of a machine (--facts FILE) or name a scheme',
         )
-    shown, hidden = _set_aside(cards)
+    name = scheme.backend if scheme else backend.name
+    vendor = matrix.backends[name].vendor if name else ""  # whose cards are asked for
+    shown, hidden = _set_aside(cards, vendor)
     schemes = (scheme,) if scheme else tuple(_fitting_schemes(matrix, platform, backend))
     target = Target(
         platform=platform,
         accelerators=shown,
-        drivers=_drivers(matrix, wish.driver, facts, platform, shown, scheme, backend),
+        drivers=_drivers(wish.driver, facts, platform, shown, vendor),
         pythons=_pythons(wish.python, facts, pythons, own_python),
         hidden=hidden,
+        order=cards or (),
         extras=extras,
         asked=tuple(each.name for each in schemes) if scheme or backend.name else (),
     )
@@ -280,15 +284,18 @@ def _missing_module(vendor: str, machine: Machine, platform: Platform) -> str:
     return "" if module in machine.modules else NO_MODULE
 
 
-def _set_aside(cards: tuple[Gpu, ...] | None) -> tuple[tuple[Gpu, ...] | None, tuple[Gpu, ...]]:
-    """The cards to plan for, and integrated GPUs that have a card of the same vendor beside them."""
+def _set_aside(cards: tuple[Gpu, ...] | None, asked: str) -> tuple[tuple[Gpu, ...] | None, tuple[Gpu, ...]]:
+    """The cards to plan for, and the integrated GPUs that have a card beside them and whose vendor was not asked for."""
     if cards is None or len(cards) < 2:
         return cards, ()
-    integrated = [_is_integrated(card) for card in cards]
-    discrete = {card.vendor for card, inside in zip(cards, integrated, strict=True) if not inside}
-    hidden = tuple(card for card, inside in zip(cards, integrated, strict=True) if inside and card.vendor in discrete)
-    shown = [card for card in cards if not any(card is each for each in hidden)]
-    return tuple(sorted(shown, key=_is_integrated)), hidden
+    inside = [_is_integrated(card) for card in cards]
+    discrete = {card.vendor for card, integrated in zip(cards, inside, strict=True) if not integrated}
+    shown: list[Gpu] = []
+    hidden: list[Gpu] = []
+    for card, integrated in zip(cards, inside, strict=True):
+        aside = integrated and (card.vendor in discrete or (bool(discrete) and card.vendor != asked))
+        (hidden if aside else shown).append(card)
+    return tuple(shown), tuple(hidden)
 
 
 def _is_discrete(card: Gpu) -> bool:
@@ -299,7 +306,17 @@ def _is_discrete(card: Gpu) -> bool:
 
 def _is_integrated(card: Gpu) -> bool:
     product = _product(card)
-    return product is not None and product.kind in _INTEGRATED
+    return product.kind in _INTEGRATED if product else bool(card.arch) and _integrated_only(card.arch)
+
+
+@lru_cache(maxsize=256)
+def _integrated_only(arch: str) -> bool:
+    """Whether the catalogue knows the architecture from processors alone, as gfx1036."""
+    from envkit.devices.catalogue import read_catalogue
+
+    known = read_catalogue()
+    kinds = {product.kind for product in map(known.product, range(len(known))) if product.arch == arch}
+    return bool(kinds) and kinds <= set(_INTEGRATED)
 
 
 # ---- drivers -----------------------------------------------------------------------------------------------------
@@ -310,27 +327,19 @@ def _driver_facts(machine: Machine, vendor: str) -> DriverFacts:
 
 
 def _drivers(
-    matrix: Matrix,
-    text: str,
-    facts: Facts | None,
-    platform: Platform,
-    cards: tuple[Gpu, ...] | None,
-    scheme: Scheme | None,
-    backend: BackendWish,
+    text: str, facts: Facts | None, platform: Platform, cards: tuple[Gpu, ...] | None, wanted: str
 ) -> Mapping[str, DriverFacts]:
     asked = wishes.read_driver(text)
-    vendors = dict.fromkeys(card.vendor for card in cards or ())
-    if not vendors:
-        name = scheme.backend if scheme else backend.name
-        vendors = dict.fromkeys([matrix.backends[name].vendor] if name and matrix.backends[name].vendor else [])
+    vendors = dict.fromkeys(card.vendor for card in cards or ()) or dict.fromkeys([wanted] if wanted else [])
     found: dict[str, DriverFacts] = {}
+    meant = wanted or (_driven(vendors) if vendors else "")
     for vendor in vendors:
         known = DriverFacts()
         if facts and vendor in facts.machine.drivers:
             known = facts.machine.drivers[vendor]
         elif facts and not facts.machine.drivers and (len(vendors) == 1 or vendor == _driven(vendors)):
             known = facts.machine.driver
-        kernel = driver_number(vendor, platform.os, asked or known.kernel)
+        kernel = driver_number(vendor, platform.os, (asked if vendor == meant else "") or known.kernel)
         found[vendor] = replace(known, kernel=kernel)
     return found
 

@@ -512,6 +512,32 @@ def test_an_integrated_gpu_beside_a_card_is_kept_away(matrix: Matrix) -> None:
     assert swapped.env == {"HIP_VISIBLE_DEVICES": "1"}
 
 
+def test_a_report_without_bus_addresses_is_numbered_as_it_lists_the_cards(matrix: Matrix) -> None:
+    # The known trouble of RX 7000 cards beside Ryzen processors on Windows: the integrated GPU is device 0.
+    facts = machine(
+        Gpu(name="AMD Radeon(TM) Graphics", arch="gfx1036"),
+        Gpu(name="AMD Radeon RX 7900 XT", arch="gfx1100"),
+        os="windows",
+        driver="32.0.31007.5012",
+        python="3.12",
+    )
+    made = plan(matrix, Wish(), facts)
+    assert pinned(made) == "windows-rocm 2.12.0+rocm7.14.0 supported"
+    assert made.env == {"HIP_VISIBLE_DEVICES": "1"}
+    assert made.framework_package.extras == "device-gfx1100"
+
+
+def test_the_graphics_of_a_processor_never_stand_in_for_a_card(matrix: Matrix) -> None:
+    # Windows has wheels for the Radeon 780M; with a GeForce in the laptop whose driver is too old, they are not taken unasked.
+    facts = machine(amd("gfx1103"), nvidia("sm_120", name="RTX 5060 Laptop"), os="windows", python="3.12", driver="560.94")
+    resolution = resolve(matrix, Wish(), facts)
+    assert resolution.plan is None
+    assert resolution.nearest[0].change.text == "update the driver to 570.65 or newer"
+    assert plan(matrix, Wish(scheme="windows-rocm"), facts).accelerator_arch == "gfx1103"
+    newer = plan(matrix, Wish(driver="580.88"), facts)
+    assert "gfx1103 is left alone: a build for NVIDIA does not use it" in newer.reasons
+
+
 def test_every_card_of_a_kind_counts(matrix: Matrix) -> None:
     # Turing and Pascal together: only a build with code for both will do.
     facts = machine(nvidia("sm_75"), nvidia("sm_61"), driver="580.82.07", os_id="ubuntu-24.04", python="3.12.3")

@@ -26,6 +26,7 @@ def facts(*cards: Gpu, python: str = "", **more: Any) -> Facts:
 
 RTX_3090 = Gpu(pci_id="10de:2204", vendor="nvidia")
 RAPHAEL = Gpu(pci_id="1002:164e", vendor="amd")  # an iGPU
+RX_7900 = Gpu(pci_id="1002:744c", vendor="amd")
 
 
 def question(matrix: Matrix, there: Facts | None = None, **wish: Any) -> Question:
@@ -155,12 +156,17 @@ def test_driver_numbers(vendor: str, os: Os, text: str, number: str) -> None:
 
 
 def test_one_driver_table_and_cards_of_two_vendors(matrix: Matrix) -> None:
-    there = facts(RAPHAEL, RTX_3090, driver=DriverFacts(kernel="580.82.07"))
+    there = facts(RX_7900, RTX_3090, driver=DriverFacts(kernel="580.82.07"))
     drivers = question(matrix, there).target.drivers
     assert (drivers["nvidia"].kernel, drivers["amd"].kernel) == ("580.82.07", "")
     each = {"nvidia": DriverFacts(kernel="580.82.07"), "amd": DriverFacts(kernel="6.12.12")}
-    drivers = question(matrix, facts(RAPHAEL, RTX_3090, drivers=each)).target.drivers
+    drivers = question(matrix, facts(RX_7900, RTX_3090, drivers=each)).target.drivers
     assert (drivers["nvidia"].kernel, drivers["amd"].kernel) == ("580.82.07", "6.12.12")
+    # --driver is about one of them: NVIDIA's, unless the wish is for AMD.
+    drivers = question(matrix, facts(RX_7900, RTX_3090, drivers=each), driver="595.71.05").target.drivers
+    assert (drivers["nvidia"].kernel, drivers["amd"].kernel) == ("595.71.05", "6.12.12")
+    drivers = question(matrix, facts(RX_7900, RTX_3090, drivers=each), driver="30.10", backend="rocm").target.drivers
+    assert (drivers["nvidia"].kernel, drivers["amd"].kernel) == ("580.82.07", "30.10")
 
 
 def test_a_driver_that_is_asked_about_replaces_the_one_that_is_there(matrix: Matrix) -> None:
