@@ -54,6 +54,8 @@ class Uv:
 
     def install(self, work: Work, *, reinstall: Any = (), corrupt: Any = (), everything: bool = False) -> None:
         self._step("reinstall everything" if everything else f"install {' '.join(reinstall)}".strip(), work)
+        for name in reinstall:
+            assert not (work.directory / self.site / name).exists(), "what can't be trusted is gone before"
         for package in work.plan.packages:
             self.put(work.directory, package.name, self.wrong if self.wrong and package.name == "torch" else package.version)
 
