@@ -32,7 +32,7 @@ from envkit.model import (
     dotted,
 )
 from envkit.resolve.candidates import cards, companion, index_of, local_version, pin, python_key, pythons_of, rows
-from envkit.resolve.target import COMPUTE_MODULES, NO_MODULE, card_name
+from envkit.resolve.target import COMPUTE_MODULES, NO_MODULE, card_name, cards_text
 
 Rule = Callable[[Candidate, Target, Matrix, "Offers | None"], Answer]
 
@@ -248,7 +248,7 @@ def gpu_vendor(candidate: Candidate, target: Target, matrix: Matrix, offers: Off
     if backend.device == "cpu" or target.accelerators is None or cards(backend, target):
         return _fits("gpu-vendor")
     wanted = f"an {vendor_title(backend.vendor)} GPU" if backend.vendor in ("nvidia", "amd", "intel", "apple") else "a GPU"
-    there = ", ".join(card_name(card) for card in target.accelerators) or "no accelerator"
+    there = cards_text(target.accelerators) or "no accelerator"
     return _rejected("gpu-vendor", f"{candidate.scheme.name} needs {wanted}; this machine has {there}", candidate.scheme.sources)
 
 
@@ -258,7 +258,7 @@ def asked_for(candidate: Candidate, target: Target, matrix: Matrix, offers: Offe
     if backend.vendor or not target.accelerators or scheme.name in target.asked:
         return _fits("asked-for")
     if backend.device == "cpu":
-        there = ", ".join(card_name(card) for card in target.accelerators)
+        there = cards_text(target.accelerators)
         reason = f"the machine has {there}; the CPU is used only when asked for (--scheme {scheme.name})"
         return _rejected("asked-for", reason, scheme.sources)
     own = _own_scheme(matrix, target, candidate.framework.name)

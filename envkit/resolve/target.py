@@ -99,7 +99,7 @@ def describe(question: Question) -> str:
     if question.backend.text:
         parts.append(question.backend.text)
     if target.accelerators:
-        parts.extend(card_name(card) for card in target.accelerators)
+        parts.append(cards_text(target.accelerators))
     elif target.accelerators is not None:
         parts.append("no accelerator")
     versions = sorted({facts.kernel for facts in target.drivers.values() if facts.kernel})
@@ -118,18 +118,31 @@ def card_name(card: Gpu) -> str:
     return name or card.arch or f"{card.vendor or 'unknown'} GPU"
 
 
+def cards_text(cards: Sequence[Gpu]) -> str:
+    """Cards in words, equal ones counted: "8 x NVIDIA A100 (sm_80)"."""
+    names = [card_name(card) for card in cards]
+    counted = [(name, names.count(name)) for name in dict.fromkeys(names)]
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counted)
+
+
 # ---- platform ----------------------------------------------------------------------------------------------------
 
 
 def _platform(matrix: Matrix, text: str, facts: Facts | None, scheme: Scheme | None) -> tuple[Platform, str]:
     """The platform, and the Python that comes with it where a container's platform is meant."""
-    found = _platform_of_facts(matrix, facts.machine) if facts else None
     if text.strip():
         asked = wishes.read_platform(matrix, text)
         # A family that the facts agree with adds nothing; anything else describes another machine.
-        return (found if found and not asked.release and asked.os is found.os and "/" not in text else asked), ""
-    if found:
-        return found, ""
+        agreed = facts is not None and not asked.release and "/" not in text and asked.os is _os_of_facts(facts.machine)
+        return (_platform_of_facts(matrix, facts.machine, asked.os) if facts and agreed else asked), ""
+    if facts:
+        os = _os_of_facts(facts.machine)
+        if os is None:
+            known = ", ".join(str(each) for each in Os)
+            raise UsageError(
+                f"the facts are of a system that envkit does not know: {facts.machine.os!r}", hint=f"it knows {known}"
+            )
+        return _platform_of_facts(matrix, facts.machine, os), ""
     if scheme and scheme.container and scheme.container.platform in matrix.platforms:
         row = matrix.platforms[scheme.container.platform]
         return wishes.platform_of(row), row.python
@@ -137,11 +150,13 @@ def _platform(matrix: Matrix, text: str, facts: Facts | None, scheme: Scheme | N
     return Platform(os=os, arch=wishes.default_word(os), libc=wishes.libc_of(os, "", "")), ""
 
 
-def _platform_of_facts(matrix: Matrix, machine: Machine) -> Platform:
+def _os_of_facts(machine: Machine) -> Os | None:
     word = machine.os.strip().lower() or "linux"
-    os = Os(word) if word in set(Os) else Os.LINUX
-    if os is Os.LINUX and machine.wsl:
-        os = Os.WSL2
+    os = Os(word) if word in set(Os) else None
+    return Os.WSL2 if os is Os.LINUX and machine.wsl else os
+
+
+def _platform_of_facts(matrix: Matrix, machine: Machine, os: Os) -> Platform:
     row = wishes.find_release(matrix, machine.os_id) if machine.os_id else wishes.release_named(matrix, machine.os_release)
     release = row.id if row else machine.os_id
     libc = machine.libc or wishes.libc_of(os, release or machine.os_release.lower().split(" ")[0], machine.glibc)
@@ -242,9 +257,8 @@ def _meanings(products: Sequence[Product], archs: Sequence[str]) -> list[str]:
 def _identified(gpu: Gpu, machine: Machine, platform: Platform) -> Gpu:
     """The card with its vendor, architecture and name filled in from the catalogue, as far as it knows them."""
     product = _product(gpu)
-    vendor = (
-        gpu.vendor or _PCI_VENDORS.get(gpu.pci_id.lower()[:4], "") or (product.vendor if product else "") or _vendor_of(gpu.arch)
-    )
+    vendor = gpu.vendor or _PCI_VENDORS.get(gpu.pci_id.lower()[:4], "") or (product.vendor if product else "")
+    vendor = vendor or _vendor_of(gpu.arch, gpu.name)
     arch = _arch_word(gpu.arch, vendor) or (product.arch if product else "")
     return replace(
         gpu,
@@ -256,18 +270,34 @@ def _identified(gpu: Gpu, machine: Machine, platform: Platform) -> Gpu:
 
 
 def _product(gpu: Gpu) -> Product | None:
+    return _looked_up(gpu.pci_id.lower(), gpu.name)
+
+
+@lru_cache(maxsize=4096)
+def _looked_up(pci_id: str, name: str) -> Product | None:
     from envkit import devices
 
-    product = devices.by_pci(gpu.pci_id.lower()) if gpu.pci_id else None
-    if product is None and gpu.name and not gpu.arch:
-        found = devices.find(gpu.name)
+    product = devices.by_pci(pci_id) if pci_id else None
+    if product is None and name:
+        found = devices.find(name)
         product = found.products[0] if found.products and not found.ambiguous else None
     return product
 
 
-def _vendor_of(arch: str) -> str:
+# Words of product names and of drivers, for reports that give neither vendor nor PCI id.
+_VENDOR_WORDS = {
+    "nvidia": ("nvidia", "geforce", "quadro", "tesla", "jetson"),
+    "amd": ("amd", "radeon", "instinct", "ati"),
+    "intel": ("intel", "intel(r)"),
+}
+
+
+def _vendor_of(arch: str, name: str) -> str:
     word = arch.lower()
-    return "nvidia" if word.startswith("sm_") else "amd" if word.startswith("gfx") else ""
+    if word.startswith(("sm_", "gfx")):
+        return "nvidia" if word.startswith("sm_") else "amd"
+    words = name.lower().split()
+    return next((vendor for vendor, known in _VENDOR_WORDS.items() if any(each in known for each in words)), "")
 
 
 def _arch_word(text: str, vendor: str) -> str:

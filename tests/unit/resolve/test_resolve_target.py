@@ -60,6 +60,12 @@ def test_platform(matrix: Matrix, wish: dict[str, str], there: dict[str, Any] | 
     assert str(made.target.platform) == platform
 
 
+def test_a_system_that_is_none_of_ours_is_not_taken_for_linux(matrix: Matrix) -> None:
+    with pytest.raises(UsageError, match="a system that envkit does not know: 'freebsd'"):
+        question(matrix, facts(os="freebsd"))
+    assert str(question(matrix, facts(os="freebsd"), os="linux").target.platform) == "linux/x86_64"
+
+
 def test_a_described_system_has_its_own_c_library(matrix: Matrix) -> None:
     there = facts(os_id="ubuntu-24.04", glibc="2.39")
     assert question(matrix, there).target.platform.glibc == "2.39"
@@ -103,6 +109,25 @@ def test_cards_are_identified_by_pci_id_and_name(matrix: Matrix) -> None:
     )
     assert [card.arch for card in made.target.accelerators or ()] == ["sm_86", "sm_120", "sm_89", "sm_89"]
     assert {card.vendor for card in made.target.accelerators or ()} == {"nvidia"}
+
+
+@pytest.mark.parametrize(
+    ("card", "vendor"),
+    [
+        (Gpu(name="NVIDIA GPU"), "nvidia"),
+        (Gpu(name="Tesla of some kind"), "nvidia"),
+        (Gpu(name="AMD Radeon Graphics"), "amd"),
+        (Gpu(name="Intel Arc A770", arch="dg2"), "intel"),
+        (Gpu(arch="gfx1100"), "amd"),
+    ],
+)
+def test_the_vendor_of_a_card_that_a_person_described(matrix: Matrix, card: Gpu, vendor: str) -> None:
+    assert [each.vendor for each in question(matrix, facts(card)).target.accelerators or ()] == [vendor]
+
+
+def test_equal_cards_are_counted(matrix: Matrix) -> None:
+    made = question(matrix, facts(*[Gpu(name="NVIDIA A100", arch="sm_80", pci_address=f"0000:{n}") for n in range(8)]))
+    assert describe(made) == "8 x NVIDIA A100 (sm_80), linux/x86_64"
 
 
 def test_an_unknown_card_stays_unknown(matrix: Matrix) -> None:
