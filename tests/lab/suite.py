@@ -45,9 +45,17 @@ def uv_environment() -> dict[str, str]:
     """The environment for uv: it reads its own settings; pip's, which it does not read, are translated."""
     env = dict(os.environ)
     pip = pip_settings()
-    for option, name in (("index-url", "UV_DEFAULT_INDEX"), ("extra-index-url", "UV_INDEX"), ("find-links", "UV_FIND_LINKS")):
+    for option, name in (
+        ("index-url", "UV_DEFAULT_INDEX"),
+        ("extra-index-url", "UV_INDEX"),
+        ("find-links", "UV_FIND_LINKS"),
+        ("constraint", "UV_CONSTRAINT"),
+    ):
         if pip.get(option):
             env.setdefault(name, pip[option].replace(" ", "," if name == "UV_FIND_LINKS" else " "))
+    if pip.get("extra-index-url"):
+        # pip takes the best of all indexes; uv, left alone, what the first one has.
+        env.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     bundle = Path(pip["cert"]) if pip.get("cert") else ca_bundle()
     if bundle:
         env.setdefault("SSL_CERT_FILE", str(bundle))
