@@ -23,9 +23,7 @@ LEVELS = ("host", "runtime", "framework", "compute")
 
 @click.command()
 @click.argument("scheme", required=False)
-@click.option(
-    "--venv", type=click.Path(path_type=Path), metavar="DIR", help="A virtual environment on this machine."
-)
+@click.option("--venv", type=click.Path(path_type=Path), metavar="DIR", help="A virtual environment on this machine.")
 @click.option("--image", metavar="NAME", help="An image that `envkit build` made, by another name than its scheme's.")
 @click.option("--host", metavar="URL", help="A host: ssh://user@host:port, docker://NAME, local://, ansible://NAME.")
 @click.option(
@@ -184,15 +182,15 @@ def _hosts(
 ) -> list[Result]:
     from envkit.errors import EnvkitError
     from envkit.report.proofs import Unreached
-    from envkit.verify import verify_host, verify_inventory
-    from envkit.verify.hosts import SshOptions
+    from envkit.verify import verify_host, verify_hosts
+    from envkit.verify.hosts import SshOptions, connect_all, connect_group, kind_of
 
     options = SshOptions(config=ssh[0], identity=ssh[1])
     aim = _scheme_aim(context, scheme) if scheme else None
-    if host:
+    if host and kind_of(host) != "ansible":
         return [verify_host(aim, host, python=python, scheme=scheme or "", recorded=True, limit=limit, level=level, ssh=options)]
-    assert inventory is not None  # noqa: S101 - the caller has one of the two
-    found = verify_inventory(aim, inventory, python=python, scheme=scheme or "", limit=limit, level=level, ssh=options)
+    runners = connect_group(host, options) if host else connect_all(inventory, ssh=options)
+    found = verify_hosts(aim, runners, python=python, scheme=scheme or "", limit=limit, level=level)
     return [
         Unreached(host=name, why=result.message, hint=result.hint) if isinstance(result, EnvkitError) else result
         for name, result in found

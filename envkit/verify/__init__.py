@@ -7,8 +7,8 @@ from envkit.verify.runner import (
     aim_at_scheme,
     image_name,
     verify_host,
+    verify_hosts,
     verify_image,
-    verify_inventory,
     verify_venv,
 )
 
@@ -21,8 +21,8 @@ __all__ = [
     "proof_document",
     "read_proof",
     "verify_host",
+    "verify_hosts",
     "verify_image",
-    "verify_inventory",
     "verify_venv",
     "write_proof",
 ]

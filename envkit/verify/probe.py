@@ -820,20 +820,27 @@ def work() -> None:
 
 def die_with(parent: int) -> None:
     """Makes sure that this process does not outlive its parent, even one that is killed."""
-    if sys.platform.startswith("linux"):
-        try:
-            import ctypes
+    try:
+        import ctypes
 
+        if sys.platform.startswith("linux"):
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
             if os.getppid() != parent:
                 os._exit(1)
             return
-        except (ImportError, OSError, AttributeError):
-            pass
+    except (ImportError, OSError, AttributeError):
+        pass
 
     def watch() -> None:
-        while sys.stdin.buffer.read(4096):
-            pass
+        if sys.platform == "win32":
+            # Reading standard input in a thread would lock up libraries that look at that handle while they load.
+            kernel = ctypes.WinDLL("kernel32")
+            kernel.OpenProcess.restype = ctypes.c_void_p
+            handle = ctypes.c_void_p(kernel.OpenProcess(0x00100000, False, parent))  # SYNCHRONIZE
+            kernel.WaitForSingleObject(handle, 0xFFFFFFFF)
+        else:
+            while sys.stdin.buffer.read(4096):
+                pass
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -1053,20 +1060,22 @@ def ending(status: Optional[int]) -> str:
 
 
 def innermost(errors: str) -> str:
-    """The innermost frame of the last traceback that faulthandler wrote: 'cuda/__init__.py line 310 in _lazy_init'."""
-    lines = errors.splitlines()
-    for position, line in enumerate(lines):
-        if "most recent call first" not in line:
+    """Where the main thread was, of what faulthandler wrote: 'cuda/__init__.py line 310 in _lazy_init'."""
+    stacks: List[List[str]] = []
+    crashed = -1
+    for line in errors.splitlines():
+        if "most recent call first" in line:
+            crashed = len(stacks) if line.startswith("Current thread") else crashed
+            stacks.append([])
+        elif line.strip().startswith("File ") and stacks:
+            stacks[-1].append(line.strip())
+    # Of a hang, all threads are written, the main one last; of a crash, the one that crashed is marked.
+    for frame in stacks[crashed] if stacks else []:
+        if "threading.py" in frame or "<frozen" in frame:
             continue
-        for frame in lines[position + 1 :]:
-            frame = frame.strip()
-            if not frame.startswith("File "):
-                break
-            if "threading.py" in frame or "<frozen" in frame:
-                continue
-            path, _, rest = frame[5:].partition(", ")
-            place = path.strip('"').replace("\\", "/").split("/")
-            return "%s %s" % ("/".join(place[-2:]), rest)
+        path, _, rest = frame[5:].partition(", ")
+        place = path.strip('"').replace("\\", "/").split("/")
+        return "%s %s" % ("/".join(place[-2:]), rest)
     return ""
 
 

@@ -349,24 +349,17 @@ def _host_answered(ended: Completed, label: str) -> None:
         )
 
 
-def verify_inventory(
+def verify_hosts(
     target: Plan | Aim | None,
-    inventory: Path,
+    runners: Sequence[tuple[str, Runner]],
     *,
     python: str = "",
     scheme: str = "",
     limit: float = 300.0,
     level: str = "compute",
-    ssh: SshOptions | None = None,
 ) -> list[tuple[str, Proof | EnvkitError]]:
-    """For each host of an Ansible inventory, by name, its proof or why there is none. Several hosts at a time."""
+    """For each connected host (`hosts.connect_all`), by name, its proof or why there is none. Several hosts at a time."""
     from concurrent.futures import ThreadPoolExecutor
-
-    from envkit.verify import hosts
-
-    runners = hosts.connect_all(inventory, ssh=ssh)
-    if not runners:
-        raise UsageError(f"{inventory} names no host")
 
     def one(item: tuple[str, Runner]) -> tuple[str, Proof | EnvkitError]:
         name, run = item
@@ -384,7 +377,7 @@ def verify_inventory(
         except EnvkitError as error:
             return name, error
 
-    with ThreadPoolExecutor(max_workers=min(16, len(runners))) as pool:
+    with ThreadPoolExecutor(max_workers=max(1, min(16, len(runners)))) as pool:
         return list(pool.map(one, runners))
 
 

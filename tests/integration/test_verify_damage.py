@@ -410,6 +410,76 @@ def test_a_warning_tells_why_no_device_is_visible(stand_in: Callable[[str], Path
     assert detail(verify_venv(CUDA, stand_in(lines), limit=30), "device-visible") == words
 
 
+# ---- the command -------------------------------------------------------------------------------------------------
+
+
+def probe_in(folder: Path, *words: str | Path, stdin: str | None = None) -> tuple[int, Any, str]:
+    """How the probe's own command ended in an environment: status, document, errors."""
+    argv = [str(folder / "bin/python"), "-" if stdin else str(PROBE), *map(str, words)]
+    ended = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    return ended.returncode, json.loads(ended.stdout) if ended.stdout else None, ended.stderr
+
+
+@pytest.mark.net
+def test_the_probe_runs_from_standard_input(torch_site: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(CPU.expect), encoding="utf-8")
+    status, document, _ = probe_in(torch_site.parents[2], "--expect", plan, stdin=PROBE.read_text(encoding="utf-8"))
+    assert status == 0
+    assert document["passed"] is True
+
+
+@pytest.mark.net
+def test_an_image_for_a_gpu_can_be_proven_without_one_while_it_is_built(bent: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = bent("torch.__version__ = '2.13.0+cu130'; torch.version.cuda = '13.0'")
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(CUDA.expect), encoding="utf-8")
+    status, document, _ = probe_in(folder, "--device", "cpu", "--expect", plan)
+    found = {check["id"]: check["outcome"] for check in document["checks"]}
+    assert status == 0
+    assert (found["framework-build"], found["device-visible"], found["train-step"]) == ("passed", "skipped", "passed")
+    status, document, _ = probe_in(folder, "--expect", plan)
+    assert status == 1
+    assert document["passed"] is False
+
+
+def test_the_recorded_plan_is_found_inside_or_beside_the_environment(tmp_path: Path) -> None:
+    make_venv(tmp_path / "venv")
+    status, document, errors = probe_in(tmp_path / "venv", "--expect", "recorded")
+    places = (tmp_path / "venv/envkit/plan.json", tmp_path / "envkit/plan.json")
+    assert (status, document) == (2, None)
+    assert errors == f"probe.py: error: no plan is recorded here: there is neither {places[0]} nor {places[1]}\n"
+    for place, name in zip(reversed(places), ("beside", "inside"), strict=True):
+        place.parent.mkdir()
+        place.write_text(json.dumps({**CPU.expect, "scheme": name}), encoding="utf-8")
+        assert probe_in(tmp_path / "venv", "--expect", "recorded")[1]["plan"]["scheme"] == name
+
+
+@pytest.mark.parametrize(
+    ("level", "last"),
+    [("host", "shared-memory"), ("runtime", "packages"), ("framework", "device-visible"), ("compute", "same-result")],
+)
+def test_a_level_is_how_far_the_probe_goes(stand_in: Callable[[str], Path], tmp_path: Path, level: str, last: str) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"backend": {"name": "cpu"}}), encoding="utf-8")
+    status, document, _ = probe_in(stand_in("version.cuda = None"), "--level", level, "--expect", plan)
+    assert document["checks"][-1]["id"] == last
+    assert document["passed"] is False
+    # Less than a proof was asked for and nothing failed; a stand-in cannot train.
+    assert status == (1 if level == "compute" else 0)
+
+
+def test_a_backend_or_framework_that_the_probe_does_not_know_has_failed(tmp_path: Path) -> None:
+    make_venv(tmp_path / "env")
+    for expect, words in (
+        ({"backend": {"name": "tpu"}, "framework": {"name": "torch"}}, "this probe does not know the backend 'tpu'"),
+        ({"backend": {"name": "cpu"}, "framework": {"name": "jax"}}, "this probe does not know frameworks other than torch"),
+    ):
+        proof = verify_venv(Aim(expect=expect), tmp_path / "env", limit=30)
+        assert not proof.passed
+        assert detail(proof, "import") == words
+
+
 # ---- processes ---------------------------------------------------------------------------------------------------
 
 

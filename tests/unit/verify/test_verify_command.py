@@ -69,7 +69,10 @@ class Stage:
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     found = Stage()
-    for name in ("verify_venv", "verify_host", "verify_image", "verify_inventory"):
+    monkeypatch.setattr(
+        "envkit.verify.hosts.connect_all", lambda inventory, pattern="all", ssh=None, *, force=False: [(pattern, None)]
+    )
+    for name in ("verify_venv", "verify_host", "verify_image", "verify_hosts"):
         monkeypatch.setattr(f"envkit.verify.{name}", found.hook(name))
     return found
 
@@ -229,6 +232,12 @@ def test_an_inventory_gives_a_result_a_host(stage: Stage, tmp_path: Path) -> Non
     assert invoke("-i", inventory).return_value == 1
     stage.answer = [("lab1", PASSED)]
     assert invoke("-i", inventory).return_value == 0
+
+
+def test_an_ansible_url_may_mean_a_group(stage: Stage) -> None:
+    stage.answer = [("lab1", PASSED), ("lab2", PASSED)]
+    assert invoke("--host", "ansible://gpus", "--format", "json").return_value == 0
+    assert stage.calls[0][:2] == ("verify_hosts", (None, [("gpus", None)]))
 
 
 @pytest.mark.parametrize(

@@ -257,6 +257,30 @@ def test_an_inventory_gives_a_runner_for_each_host(shell: Callable[[Completed], 
     assert "ControlMaster" not in calls[2]["argv"][-1]
 
 
+def test_an_ansible_url_names_one_host_or_a_group(shell: Callable[[Completed], Shell], tmp_path: Path) -> None:
+    calls = shell(ended(0, INVENTORY))
+    url = f"?ansible_inventory={tmp_path / 'hosts.ini'}&ssh_identity_file=/other"
+    run = connect(f"ansible://lab1{url}")
+    assert str(tmp_path / "hosts.ini") in calls[0]["argv"][-1]
+    run(["id"])
+    assert "10.0.0.1" in calls[-1]["argv"][-1]
+    assert [name for name, _ in hosts.connect_group(f"ansible://ungrouped{url}")] == ["here", "lab1"]
+    assert [name for name, _ in hosts.connect_group(f"ansible://{url}")] == ["here", "lab1"]
+    with pytest.raises(UsageError, match=r"ansible://ungrouped names 2 hosts, and one is asked for"):
+        connect(f"ansible://ungrouped{url}")
+    with pytest.raises(UsageError, match=r"hosts\.ini has no host 'absent'"):
+        connect(f"ansible://absent{url}")
+
+
+def test_ansible_itself_can_be_made_to_carry_every_call(shell: Callable[[Completed], Shell]) -> None:
+    calls = shell(ended(0, INVENTORY))
+    run = connect("ansible://lab1?force_ansible=true")
+    with pytest.raises(Unavailable, match="ansible://lab1 cannot be reached"):
+        run(["id"])  # what came back is no answer of Ansible's
+    assert "ansible --tree" in calls[-1]["argv"][-1]
+    assert "-m shell --args id" in calls[-1]["argv"][-1]
+
+
 @pytest.mark.parametrize(
     "answer", [ended(1, "", "ERROR! no such file"), ended(0, "no json"), ended(0, '{"_meta": {}, "all": {}}')]
 )

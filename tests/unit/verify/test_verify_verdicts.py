@@ -585,6 +585,15 @@ def test_the_innermost_frame_of_a_hang_is_found() -> None:
     assert innermost("nothing of the kind") == ""
 
 
+def test_of_several_threads_the_main_one_counts_or_the_one_that_crashed() -> None:
+    watching = 'Thread 0x1 (most recent call first):\n  File "probe.py", line 1 in watch\n\n'
+    assert innermost(watching + TRACE) == "cuda/__init__.py line 174 in is_available"
+    crashed = (
+        'Fatal Python error: Segmentation fault\n\nCurrent thread 0x2 (most recent call first):\n  File "a/b.py", line 2 in f\n\n'
+    )
+    assert innermost(crashed + watching) == "a/b.py line 2 in f"
+
+
 def test_a_frame_on_windows_is_found() -> None:
     text = 'Current thread 0x1 (most recent call first):\n  File "C:\\env\\Lib\\torch\\__init__.py", line 9 in <module>\n'
     assert innermost(text) == "torch/__init__.py line 9 in <module>"
