@@ -51,7 +51,7 @@ def shown(value: object) -> str:
     return "'" + "".join(c if c.isprintable() else "?" for c in text) + "'"
 
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def text(value: Any, path: str, faults: Faults) -> Any:

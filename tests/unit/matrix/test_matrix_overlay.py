@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -242,7 +243,7 @@ def test_overlays_of_the_user_the_project_and_the_call(project: Path) -> None:
 
 def test_overlays_of_the_environment(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = withdrawing(project / "1.toml", "linux-cpu"), withdrawing(project / "2.toml", "windows-cpu")
-    monkeypatch.setenv("ENVKIT_OVERLAY", f"{first}{':'}{second}")
+    monkeypatch.setenv("ENVKIT_OVERLAY", f"{first}{os.pathsep}{second}")
     assert common.overlays() == (first, second)
     result = CliRunner().invoke(app.envkit, ["schemes"], auto_envvar_prefix="ENVKIT")
     assert "linux-cpu:" not in result.output
