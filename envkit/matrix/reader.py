@@ -211,6 +211,8 @@ class _Draft:
     libraries: dict[str, _Group] = field(default_factory=dict)
     # Names of rows with faults, by kind: to mention one is no second fault.
     broken: dict[str, set[str]] = field(default_factory=dict)
+    # What those rows mention is looked at all the same, so that one fault does not hide another.
+    wrong: list[tuple[str, Mapping[str, Any], Faults, str]] = field(default_factory=list)
 
     def names(self, kind: str, rows: Iterable[str]) -> set[str]:
         """What may be mentioned: the rows read, and those with faults."""
@@ -302,11 +304,18 @@ class _File:
             if self._withdrawn(entry, path, key in rows, rows, word):
                 rows.pop(key, None)
                 continue
-            values = f.table(entry, shape, path, self.faults)
+            values = f.table(entry, shape, path, self.faults, partial=key in rows)
             if values is BAD:
                 self.draft.broken.setdefault(word, set()).add(key)
+                self._wrong(word, entry, path)
+            elif key in rows:
+                rows[key] = _Row(replace(rows[key].value, **_sourced(values)), self.faults, path)
             else:
                 rows[key] = _Row(make(key, _sourced(values)), self.faults, path)
+
+    def _wrong(self, word: str, entry: Any, path: str) -> None:
+        if type(entry) is dict:
+            self.draft.wrong.append((word, entry, self.faults, path))
 
     def _schemes(self, content: Mapping[str, Any]) -> None:
         rows = self.draft.schemes
@@ -314,18 +323,33 @@ class _File:
             if self._withdrawn(entry, path, key in rows, rows, "scheme"):
                 rows.pop(key, None)
                 continue
-            values = f.table(entry, _SCHEME, path, self.faults, beside=("container",))
-            container = None
-            if type(entry) is dict and "container" in entry:
-                container = f.table(entry["container"], _CONTAINER, join(path, "container"), self.faults)
-                if entry.get("no_container"):
-                    self.faults.add(join(path, "no_container"), "stands beside a container; one of them is wrong")
-            elif type(entry) is dict and not entry.get("no_container"):
-                self.faults.add(join(path, "container"), "is missing; without one, say why in no_container")
+            # An overlay need say only what it changes of a scheme.
+            old: Scheme | None = rows[key].value if key in rows else None
+            values = f.table(entry, _SCHEME, path, self.faults, partial=old is not None, beside=("container",))
+            container: Any = self._container(entry, old, path) if type(entry) is dict else BAD
             if values is BAD or container is BAD:
-                continue
-            made = Container(**container) if container is not None else None
-            rows[key] = _Row(Scheme(name=key, container=made, **_sourced(values)), self.faults, path)
+                self._wrong("scheme", entry, path)
+            elif old is not None:
+                reason = values.pop("no_container", "" if container else old.no_container)
+                made = replace(old, container=container, no_container=reason, **_sourced(values))
+                rows[key] = _Row(made, self.faults, path)
+            else:
+                rows[key] = _Row(Scheme(name=key, container=container, **_sourced(values)), self.faults, path)
+
+    def _container(self, entry: Mapping[str, Any], old: Scheme | None, path: str) -> Any:
+        """The container of a scheme, None where it says why there is none, or BAD."""
+        reason = entry.get("no_container")
+        if "container" not in entry:
+            if old is None and not reason:
+                return self.faults.add(join(path, "container"), "is missing; without one, say why in no_container")
+            return None if reason or old is None else old.container
+        if reason:
+            return self.faults.add(join(path, "no_container"), "stands beside a container; one of them is wrong")
+        before = old.container if old else None
+        values = f.table(entry["container"], _CONTAINER, join(path, "container"), self.faults, partial=before is not None)
+        if values is BAD:
+            return BAD
+        return replace(before, **values) if before else Container(**values)
 
     def _groups(
         self, content: Mapping[str, Any], word: str, head: Shape, lists: Mapping[str, _List], groups: dict[str, _Group]
@@ -365,6 +389,7 @@ class _File:
             if values is BAD:
                 if type(entry) is dict and type(entry.get(kind.key[0])) is str:
                     self.draft.broken.setdefault(kind.key[0], set()).add(entry[kind.key[0]])
+                self._wrong(kind.make.__name__, entry, place)
                 continue
             key = tuple(values[word] for word in kind.key)
             made = kind.make(**_sourced(values))
@@ -458,6 +483,18 @@ class _References:
             self._one(row, "framework", row.value.framework, self.frameworks, "framework")
             if row.value.container:
                 self._one(row, "container.platform", row.value.container.platform, self.platforms, "platform")
+        for word, entry, faults, path in draft.wrong:
+            self._wrong(word, entry, _Row(None, faults, path))
+
+    def _wrong(self, word: str, entry: Mapping[str, Any], row: _Row) -> None:
+        """The single names that a row with faults mentions."""
+        mentions = {
+            "scheme": {"backend": (self.backends, "backend"), "framework": (self.frameworks, "framework")},
+            "Build": {"tag": (self.tags, "tag")},
+        }
+        for key, (known, what) in {**mentions.get(word, {}), "source": (self.sources, "source")}.items():
+            if type(entry.get(key)) is str:
+                self._one(row, key, entry[key], known, what)
 
     def _one(self, row: _Row, key: str, word: str, known: set[str], what: str) -> None:
         if word not in known:

@@ -270,3 +270,44 @@ def test_a_wrong_project_file_is_told(project: Path, text: str, fault: str) -> N
 def test_other_settings_of_the_project_are_not_ours(project: Path) -> None:
     (project / "envkit.toml").write_text('[mirrors]\n"https://a" = "https://b"\n', encoding="utf-8")
     assert common.overlays() == ()
+
+
+# ---- an overlay says only what it changes ------------------------------------------------------------------------
+
+
+def test_a_table_of_an_overlay_changes_the_keys_it_names(tmp_path: Path) -> None:
+    before = load()
+    after = overlaid(
+        tmp_path,
+        '[scheme.linux-cpu]\ntitle = "Ours"\n[scheme.linux-cpu.container]\nbase = "registry.lab/debian:bookworm-slim"\n'
+        '[platform."ubuntu-24.04"]\nname = "Lab Ubuntu"\n',
+    )
+    old, new = before.schemes["linux-cpu"], after.schemes["linux-cpu"]
+    assert (new.title, new.needs, new.backend) == ("Ours", old.needs, old.backend)
+    assert new.container is not None
+    assert old.container is not None
+    assert (new.container.base, new.container.platform) == ("registry.lab/debian:bookworm-slim", old.container.platform)
+    assert after.platforms["ubuntu-24.04"].glibc == before.platforms["ubuntu-24.04"].glibc
+
+
+def test_an_overlay_may_take_a_container_away(tmp_path: Path) -> None:
+    scheme = overlaid(tmp_path, '[scheme.linux-cpu]\nno_container = "not in this lab"\n').schemes["linux-cpu"]
+    assert scheme.container is None
+    assert scheme.no_container == "not in this lab"
+
+
+def test_a_fault_does_not_hide_another_of_the_same_row(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile) as caught:
+        overlaid(
+            tmp_path,
+            '[scheme.linux-cuda]\nbackend = "cudaa"\ncolour = "red"\n'
+            '[[framework.torch.build]]\nrelease = 2.15\ntag = "cu999"\nplatforms = ["linux/x86_64"]\nsource = "torch-pipy"\n',
+        )
+    label = tmp_path / "overlay0.toml"
+    assert set(caught.value.faults) == {
+        f"{label}: scheme.linux-cuda.colour: unknown key 'colour'",
+        f"{label}: scheme.linux-cuda.backend: unknown backend 'cudaa'; did you mean 'cuda'?",
+        f"{label}: framework.torch.build[0].release: expected text, got float",
+        f"{label}: framework.torch.build[0].tag: unknown tag 'cu999'; did you mean 'cu129'?",
+        f"{label}: framework.torch.build[0].source: unknown source 'torch-pipy'; did you mean 'torch-pypi'?",
+    }
