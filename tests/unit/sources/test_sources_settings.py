@@ -245,7 +245,7 @@ def test_a_mirror_variable_that_is_no_url_is_refused(home: Path) -> None:
         ("https://host/simple", "https://host/simple"),
         ("https://host/@scope/pkg", "https://host/@scope/pkg"),
         ("failed: https://me:secret@host/a and https://you:other@host/b", "failed: https://***@host/a and https://***@host/b"),
-        ("/opt/wheels", "/opt/wheels"),
+        ("/srv/wheels", "/srv/wheels"),
     ],
 )
 def test_credentials_are_never_shown(text: str, shown: str) -> None:
