@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -210,6 +209,8 @@ def _scheme_aim(context: click.Context, scheme: str) -> Aim:
 def _known(scheme: str, schemes: Sequence[str]) -> None:
     if scheme in schemes:
         return
+    import difflib
+
     close = difflib.get_close_matches(scheme, schemes, n=1)
     raise UsageError(
         f"unknown scheme {scheme!r}" + (f"; did you mean {close[0]!r}?" if close else ""), hint="see them with: envkit schemes"

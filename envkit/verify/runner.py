@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import secrets
 import shlex
 import zlib
 from collections.abc import Sequence
@@ -204,7 +203,7 @@ def verify_image(
         raise UsageError(f"{image} was built for {plan.scheme}, not {scheme}", hint=f"envkit build {scheme}")
     aim = aim_at_plan(plan)
     checked = judge_image(facts, aim.digest)
-    name = f"envkit-verify-{os.getpid()}-{secrets.token_hex(4)}"
+    name = f"envkit-verify-{os.getpid()}-{os.urandom(4).hex()}"
     flags = list(plan.run_flags)
     if not any(flag.startswith(("--net", "--network")) for flag in flags):
         flags.append("--network=none")  # a proof needs no network, and a container without one starts faster
