@@ -46,8 +46,10 @@ def verdict_line(proof: Proof) -> str:
 
 
 def result_line(result: Result) -> str:
-    """The verdict of a proof, or why there is none."""
-    return verdict_line(result) if isinstance(result, Proof) else f"UNREACHED: {one_line(result.why)}"
+    """The verdict of a proof, or why there is none and what to do."""
+    if isinstance(result, Proof):
+        return verdict_line(result)
+    return f"UNREACHED: {one_line(result.why)}" + (f" ({one_line(result.hint)})" if result.hint else "")
 
 
 def step_words(proof: Proof) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from envkit import process
-from envkit.errors import EnvkitError, Unavailable, UsageError
+from envkit.errors import EnvkitError, InvalidFile, Unavailable, UsageError
 from envkit.process import Completed, Runner
 
 # The connections that testinfra knows. Written out, so that a wrong URL is told without importing it.
@@ -183,9 +183,11 @@ def connect_all(
     except _TimedOut:
         raise Unavailable(f"{label}: ansible-inventory did not come back") from None
     except (AssertionError, RuntimeError, ValueError, KeyError, AttributeError) as fault:
-        raise UsageError(f"{label}: Ansible cannot read this inventory: {_first_line(str(fault))}") from None
+        raise InvalidFile(f"{label}: Ansible cannot read this inventory: {_first_line(str(fault))}") from None
+    if not found and pattern == "all":
+        raise InvalidFile(f"{label} names no host")
     if not found:
-        raise UsageError(f"{label} has no host {pattern!r}" if pattern != "all" else f"{label} names no host")
+        raise UsageError(f"{label} has no host {pattern!r}", hint="see them with: ansible-inventory --graph")
     return found
 
 

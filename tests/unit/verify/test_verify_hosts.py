@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from envkit import process
-from envkit.errors import Unavailable, UsageError
+from envkit.errors import InvalidFile, Unavailable, UsageError
 from envkit.process import Completed
 from envkit.verify import hosts
 from envkit.verify.hosts import HostRunner, SshOptions, connect, reach_hint, redact
@@ -286,7 +286,7 @@ def test_ansible_itself_can_be_made_to_carry_every_call(shell: Callable[[Complet
 )
 def test_an_inventory_that_cannot_be_read_is_told(shell: Callable[[Completed], Shell], tmp_path: Path, answer: Completed) -> None:
     shell(answer)
-    with pytest.raises(UsageError, match=r"hosts\.ini: Ansible cannot read this inventory"):
+    with pytest.raises(InvalidFile, match=r"hosts\.ini: Ansible cannot read this inventory"):
         hosts.connect_all(tmp_path / "hosts.ini")
 
 

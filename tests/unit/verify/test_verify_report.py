@@ -126,7 +126,7 @@ def test_several_hosts_end_with_a_line_each() -> None:
     assert results_text([PASSED, FAILED, UNREACHED]).splitlines()[-3:] == [
         "lab1            PASSED: one step trained on cuda:0 (NVIDIA H200), cuda:1",
         "lab1            FAILED: flavour: the plan wants torch 2.13.0+cpu, this environment has 2.13.0 (and 1 more)",
-        "ansible://lab2  UNREACHED: cannot be reached: Connection refused",
+        "ansible://lab2  UNREACHED: cannot be reached: Connection refused (check that its SSH server runs)",
     ]
 
 
@@ -151,7 +151,7 @@ def test_several_hosts_as_markdown_begin_with_a_table() -> None:
     assert text.startswith(
         "| host | result |\n| --- | --- |\n"
         "| lab1 | PASSED: one step trained on cuda:0 (NVIDIA H200), cuda:1 |\n"
-        "| ansible://lab2 | UNREACHED: cannot be reached: Connection refused |\n\n## linux-cuda on lab1"
+        "| ansible://lab2 | UNREACHED: cannot be reached: Connection refused (check that its SSH server runs) |\n\n## linux-cuda on lab1"
     )
     assert f"Plan `{DIGEST}`, 2026-11-30T22:35:50Z" in text
 
