@@ -59,7 +59,10 @@ def _candidates(matrix: Matrix, wish: Wish, facts: Facts, sources: Sources, uv: 
         return  # a Python that is here would do; what is missing are wheels
     anywhere = _without_python(facts)
     resolution = resolve(matrix, wish, anywhere)
-    plan = plan_of(resolution)  # raises with the reasons where no Python at all would do
+    if resolution.plan is None and here:
+        # No Python at all would do: the reasons and the nearest changes are told of those that are here.
+        resolution = resolve(matrix, wish, facts, pythons=here)
+    plan = plan_of(resolution)
     if plan.python in here:
         return
     if not _may_download(sources):
