@@ -59,7 +59,8 @@ class Rows:
 
     def python(self, framework: Framework, row: Row, target: Target) -> str:
         """The Python to use: the first wanted one that everything has wheels for, else the first wanted one."""
-        key = (framework.name, row.release.version, row.build.pythons, target.pythons, target.extras)
+        release = target.platform.release
+        key = (framework.name, row.release.version, row.build.pythons, target.pythons, release, target.extras)
         if key not in self._pythons:
             if len(self._pythons) > 4096:  # many machines, one process: memory stays flat
                 self._pythons.clear()
@@ -142,6 +143,12 @@ def python_key(text: str) -> tuple[Dotted, bool]:
     return Dotted(text.removesuffix("t")), text.endswith("t")
 
 
+def own_python(matrix: Matrix, target: Target) -> str:
+    """The Python that comes with the target's system; "" where that is not known."""
+    release = matrix.platforms.get(target.platform.release)
+    return release.python if release else ""
+
+
 def pin(matrix: Matrix, library: str, release: FrameworkRelease, python: str) -> str | None:
     """The newest release of a library that the framework's release accepts and that has wheels for a Python."""
     wanted = release.requires.get(library, "")
@@ -202,6 +209,8 @@ def _choose(matrix: Matrix, framework: Framework, row: Row, target: Target) -> s
     # A free-threaded Python is never chosen for anyone who did not ask for it.
     plain = [text for text in published if not text.endswith("t")]
     choices = target.pythons or tuple(sorted(plain or published, key=python_key, reverse=True))
+    if target.pythons is None and (own := own_python(matrix, target)):
+        choices = (own, *choices)
     libraries = [name for name in framework.default_packages if name in matrix.libraries]
     for python in choices:
         if (

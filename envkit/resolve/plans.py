@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from envkit.model import Answer, Candidate, Gpu, Judged, Kind, Matrix, Package, Plan, Source, Target
-from envkit.resolve.candidates import cards, companion, index_of, local_version, pin
+from envkit.resolve.candidates import cards, companion, index_of, local_version, own_python, pin
 from envkit.resolve.rules import framework_build, vendor_title
 from envkit.resolve.target import Question, card_name
 from envkit.resolve.wishes import version
@@ -50,7 +50,7 @@ def make_plan(chosen: Judged, question: Question, matrix: Matrix, ranked: Sequen
         env=env,
         container=container,
         run_flags=container.run_flags if container else (),
-        reasons=tuple(_reasons(chosen, question, ranked, judge)),
+        reasons=tuple(_reasons(chosen, question, matrix, ranked, judge)),
         sources=source_texts(matrix.sources, _source_ids(chosen)),
         evidence=candidate.build.evidence,
     )
@@ -94,7 +94,7 @@ def visible(candidate: Candidate, target: Target) -> Mapping[str, str]:
 # ---- reasons -----------------------------------------------------------------------------------------------------
 
 
-def _reasons(chosen: Judged, question: Question, ranked: Sequence[Judged], judge: Judge) -> Iterable[str]:
+def _reasons(chosen: Judged, question: Question, matrix: Matrix, ranked: Sequence[Judged], judge: Judge) -> Iterable[str]:
     candidate, target = chosen.candidate, question.target
     if candidate.backend.device == "cpu":
         asked = candidate.scheme.name in target.asked
@@ -108,7 +108,9 @@ def _reasons(chosen: Judged, question: Question, ranked: Sequence[Judged], judge
         release = f"{candidate.framework.name} {candidate.release.version}"
         yield f"{release} is the newest that the matrix has for {candidate.scheme.name}"
     if target.pythons is None:
-        yield f"Python {candidate.python} is the newest that everything has wheels for; --python names another"
+        own = candidate.python == own_python(matrix, target)
+        why = f"comes with {target.platform.release}" if own else "is the newest that everything has wheels for"
+        yield f"Python {candidate.python} {why}; --python names another"
     if candidate.accelerator is None and candidate.backend.device != "cpu":
         held = f": its code is for {', '.join(candidate.build.archs)}" if candidate.build.archs else ""
         yield f"no card was named, so the plan is for any that {framework_build(candidate)} serves{held}"

@@ -279,3 +279,19 @@ def test_a_build_of_one_release_goes_before_that_of_its_line(matrix: Matrix) -> 
         ("2.9.1", ("windows/x86_64",)): both.note,
         ("2.9.0", ("linux/x86_64", "windows/x86_64")): both.note,
     }
+
+
+@pytest.mark.parametrize(
+    ("platform", "python", "reason"),
+    [
+        ("ubuntu-24.04", "3.12", "Python 3.12 comes with ubuntu-24.04; --python names another"),
+        ("debian-12", "3.11", "Python 3.11 comes with debian-12; --python names another"),
+        # Its own, 3.9, has no wheels of the newest release.
+        ("debian-11", "3.15", "Python 3.15 is the newest that everything has wheels for; --python names another"),
+    ],
+)
+def test_the_python_of_a_system_is_taken_where_it_does(platform: str, python: str, reason: str) -> None:
+    plan = resolve(matrices.load(), Wish(os=platform, gpu="RTX 4090", driver="580.95.05")).plan
+    assert plan is not None
+    assert (plan.framework_version, plan.python) == ("2.15.0", python)
+    assert reason in plan.reasons
