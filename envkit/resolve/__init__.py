@@ -40,7 +40,7 @@ def resolve(
         chosen = best(judged, asked.accept)
         if chosen is None:
             return None
-        return make_plan(chosen, asked, matrix, judged, lambda candidate: judge(candidate, asked.target, matrix, offers))
+        return make_plan(chosen, asked, matrix, judged, lambda candidate: judge(candidate, asked.target, matrix, offers), offers)
 
     def try_out(asked: Question, hurry: bool) -> tuple[Judged, ...]:
         return consider(_promising(matrix, asked), hurry=hurry)

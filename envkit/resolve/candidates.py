@@ -42,6 +42,7 @@ class Rows:
         self.drivers: dict[tuple[str, str, str], tuple[Dotted | None, tuple[str, ...]]] = {}  # each toolkit's own
         self.code: dict[tuple[object, ...], tuple[str, str]] = {}  # filled by the rule on compiled code
         self.pins: dict[tuple[str, str, str], str | None] = {}
+        self.companion_tags: dict[tuple[str, str, str], tuple[str, frozenset[tuple[str, str]]]] = {}
 
     def of(self, backend: Backend, framework: Framework) -> tuple[Row, ...]:
         """The rows of a framework on a backend, for any system."""
@@ -173,6 +174,37 @@ def companion(matrix: Matrix, name: str, release: FrameworkRelease, python: str)
         if text not in wheels or python in wheels[text]:
             return text
     return None
+
+
+def companion_pin(matrix: Matrix, candidate: Candidate, name: str) -> str | None:
+    """The version of a companion package to install, with its local part where that is known.
+
+    A companion is built for the tags of the framework's release that it came out with, and serves later ones: torchaudio 2.11.0
+    serves torch 2.11 to 2.15, and CUDA 13.2 came in between. A release built for the candidate's tag goes first. Where there is
+    none, the number alone is pinned, which accepts every local part (PEP 440): what the tag's own index has is taken.
+    """
+    wheels = {row.version: row.pythons for row in matrix.libraries.get(name, ())}
+    listed = candidate.release.companions.get(name, ())
+    fitting = [text for text in listed if text not in wheels or candidate.python in wheels[text]]
+    own = (candidate.build.tag, f"{candidate.platform.family}/{candidate.platform.arch}")
+    for text in fitting:
+        home, builds = _built_with(matrix, candidate.framework, name, text)
+        if own in builds or candidate.release.version == home:
+            return f"{text}{local_version(candidate.build)}"
+    return fitting[0] if fitting else None
+
+
+def _built_with(matrix: Matrix, framework: Framework, name: str, text: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    """The framework's release that a companion's release came out with, and the tags and platforms known to be built for that."""
+    known = rows(matrix).companion_tags
+    key = (framework.name, name, text)
+    if key not in known:
+        listing = [each for each in framework.releases if text in each.companions.get(name, ())]
+        # The matrix names first what came out together; a later release may be listed for an older framework too.
+        home = min(listing, key=lambda each: (each.companions[name][0] != text, version(each.version)))
+        builds = [each for each in framework.builds if each.published and _serves(each, home)]
+        known[key] = home.version, frozenset((each.tag, platform) for each in builds for platform in each.platforms)
+    return known[key]
 
 
 def _rows(backend: Backend, framework: Framework) -> Iterator[Row]:

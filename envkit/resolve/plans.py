@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from envkit.model import Answer, Candidate, Gpu, Judged, Kind, Matrix, Package, Plan, Source, Target
-from envkit.resolve.candidates import cards, companion, index_of, local_version, own_python, pin
-from envkit.resolve.rules import framework_build, vendor_title
+from envkit.model import Answer, Candidate, Gpu, Judged, Kind, Matrix, Offers, Package, Plan, Source, Target
+from envkit.resolve.candidates import cards, index_of, local_version, own_python, pin
+from envkit.resolve.rules import companion_version, framework_build, vendor_title
 from envkit.resolve.target import Question, card_name
 from envkit.resolve.wishes import version
 
@@ -17,7 +17,9 @@ _VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES"}
 Judge = Callable[[Candidate], Judged]
 
 
-def make_plan(chosen: Judged, question: Question, matrix: Matrix, ranked: Sequence[Judged], judge: Judge) -> Plan:
+def make_plan(
+    chosen: Judged, question: Question, matrix: Matrix, ranked: Sequence[Judged], judge: Judge, offers: Offers | None = None
+) -> Plan:
     """The plan for the chosen one of the ranked candidates; `judge` gives the whole judgement of another."""
     candidate, target = chosen.candidate, question.target
     device = candidate.accelerator
@@ -46,7 +48,7 @@ def make_plan(chosen: Judged, question: Question, matrix: Matrix, ranked: Sequen
         framework_name=candidate.framework.name,
         framework_version=candidate.release.version,
         python=candidate.python,
-        packages=packages(candidate, target, matrix),
+        packages=packages(candidate, target, matrix, offers),
         env=env,
         container=container,
         run_flags=container.run_flags if container else (),
@@ -56,7 +58,7 @@ def make_plan(chosen: Judged, question: Question, matrix: Matrix, ranked: Sequen
     )
 
 
-def packages(candidate: Candidate, target: Target, matrix: Matrix) -> tuple[Package, ...]:
+def packages(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None = None) -> tuple[Package, ...]:
     """What gets installed: the framework and its companions from their own index, libraries from PyPI."""
     framework, release, build = candidate.framework, candidate.release, candidate.build
     index, local = index_of(framework, build), local_version(build)
@@ -66,9 +68,9 @@ def packages(candidate: Candidate, target: Target, matrix: Matrix) -> tuple[Pack
     found = [Package(name=framework.package, version=f"{release.version}{local}", index=index, extras=extras)]
     found += [Package(name=name, version=text, index=index) for name, text in sorted(build.packages.items())]
     for name in target.extras:
-        text = companion(matrix, name, release, candidate.python)
+        text = companion_version(matrix, candidate, name, offers)
         if text is not None:
-            found.append(Package(name=name, version=f"{text}{local}", index=index))
+            found.append(Package(name=name, version=text, index=index))
     for name in framework.default_packages:
         text = pin(matrix, name, release, candidate.python)
         if text is not None and name not in {package.name for package in found}:

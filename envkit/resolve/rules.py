@@ -31,7 +31,7 @@ from envkit.model import (
     Wheel,
     dotted,
 )
-from envkit.resolve.candidates import cards, companion, index_of, local_version, pin, python_key, pythons_of, rows
+from envkit.resolve.candidates import cards, companion, companion_pin, index_of, local_version, pin, python_key, pythons_of, rows
 from envkit.resolve.target import COMPUTE_MODULES, NO_MODULE, card_name, cards_text
 
 Rule = Callable[[Candidate, Target, Matrix, "Offers | None"], Answer]
@@ -688,11 +688,9 @@ def offered(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers
     if offers is None:
         return _fits("offered")
     local = local_version(candidate.build)
-    wanted = {candidate.framework.package: candidate.release.version}
-    wanted |= {name: companion(matrix, name, candidate.release, candidate.python) or "" for name in target.extras}
-    missing = [
-        f"{name} {text}{local}" for name, text in wanted.items() if text and not _had(offers, name, f"{text}{local}", candidate)
-    ]
+    wanted = {candidate.framework.package: f"{candidate.release.version}{local}"}
+    wanted |= {name: companion_version(matrix, candidate, name, offers) or "" for name in target.extras}
+    missing = [f"{name} {text}" for name, text in wanted.items() if text and not _had(offers, name, text, candidate)]
     if not missing:
         return _fits("offered")
     index = index_of(candidate.framework, candidate.build)
@@ -703,6 +701,13 @@ def offered(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers
     places = f"; looked at {', '.join(offers.places)}" if offers.places else ""
     reason = f"{' and '.join(missing)} for Python {candidate.python} cannot be had here: {where}{places}"
     return _rejected("offered", reason)
+
+
+def companion_version(matrix: Matrix, candidate: Candidate, name: str, offers: Offers | None) -> str | None:
+    """The version of a companion to install; where its local part was not known, the build's own if the sources have that."""
+    text = companion_pin(matrix, candidate, name)
+    own = f"{text}{local_version(candidate.build)}"
+    return own if text and "+" not in text and offers and _had(offers, name, own, candidate) else text
 
 
 def _had(offers: Offers, name: str, version: str, candidate: Candidate) -> bool:
