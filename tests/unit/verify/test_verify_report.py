@@ -151,7 +151,8 @@ def test_several_hosts_as_markdown_begin_with_a_table() -> None:
     assert text.startswith(
         "| host | result |\n| --- | --- |\n"
         "| lab1 | PASSED: one step trained on cuda:0 (NVIDIA H200), cuda:1 |\n"
-        "| ansible://lab2 | UNREACHED: cannot be reached: Connection refused (check that its SSH server runs) |\n\n## linux-cuda on lab1"
+        "| ansible://lab2 | UNREACHED: cannot be reached: Connection refused (check that its SSH server runs) |\n\n"
+        "## linux-cuda on lab1"
     )
     assert f"Plan `{DIGEST}`, 2026-11-30T22:35:50Z" in text
 
