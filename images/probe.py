@@ -1060,20 +1060,22 @@ def ending(status: Optional[int]) -> str:
 
 
 def innermost(errors: str) -> str:
-    """The innermost frame of the last traceback that faulthandler wrote: 'cuda/__init__.py line 310 in _lazy_init'."""
-    lines = errors.splitlines()
-    for position, line in enumerate(lines):
-        if "most recent call first" not in line:
+    """Where the main thread was, of what faulthandler wrote: 'cuda/__init__.py line 310 in _lazy_init'."""
+    stacks: List[List[str]] = []
+    crashed = -1
+    for line in errors.splitlines():
+        if "most recent call first" in line:
+            crashed = len(stacks) if line.startswith("Current thread") else crashed
+            stacks.append([])
+        elif line.strip().startswith("File ") and stacks:
+            stacks[-1].append(line.strip())
+    # Of a hang, all threads are written, the main one last; of a crash, the one that crashed is marked.
+    for frame in stacks[crashed] if stacks else []:
+        if "threading.py" in frame or "<frozen" in frame:
             continue
-        for frame in lines[position + 1 :]:
-            frame = frame.strip()
-            if not frame.startswith("File "):
-                break
-            if "threading.py" in frame or "<frozen" in frame:
-                continue
-            path, _, rest = frame[5:].partition(", ")
-            place = path.strip('"').replace("\\", "/").split("/")
-            return "%s %s" % ("/".join(place[-2:]), rest)
+        path, _, rest = frame[5:].partition(", ")
+        place = path.strip('"').replace("\\", "/").split("/")
+        return "%s %s" % ("/".join(place[-2:]), rest)
     return ""
 
 

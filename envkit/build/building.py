@@ -106,7 +106,7 @@ def log_path(schemes: Sequence[str]) -> Path:
 def _open(path: Path) -> IO[str]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("w", encoding="utf-8")
+        return path.open("w", encoding="utf-8", buffering=1)  # by lines, for those who read along
     except OSError as fault:
         raise Unavailable(
             f"{path} can't be written to: {fault.strerror}", hint="name another folder for envkit's state: XDG_STATE_HOME=/path"

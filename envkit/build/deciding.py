@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from envkit.errors import Unavailable, Unresolvable, UsageError
 from envkit.model import Matrix, OsRelease, Plan, Resolution, Scheme, Wish
+from envkit.plan import digest
 from envkit.resolve import conflict_document, plan_of, resolve
 from envkit.resolve.wishes import read_scheme
 from envkit.sources import Found, Sources, look, partners, redact
@@ -56,7 +57,23 @@ def decide(matrix: Matrix, name: str, wish: Wish, arch: str, sources: Sources, t
     plan = resolution.plan
     if plan is None or missing(plan, found):
         raise nothing_offered(resolution, plan or best, found)
-    return Decision(scheme=scheme, platform=platform, plan=plan, found=found, partners=partners(sources, plan, found))
+    return Decision(
+        scheme=scheme,
+        platform=platform,
+        plan=without_places(plan, resolve(matrix, the_same(wish, plan), pythons=[plan.python]).plan),
+        found=found,
+        partners=partners(sources, plan, found),
+    )
+
+
+def the_same(wish: Wish, plan: Plan) -> Wish:
+    """The wish that leads to this plan wherever its packages come from."""
+    return replace(wish, torch=plan.framework_version, backend=plan.backend_tag, python=plan.python)
+
+
+def without_places(plan: Plan, pure: Plan | None) -> Plan:
+    """The plan as it may stay in an image: its reasons tell nothing of the places that this machine's settings name."""
+    return pure if pure is not None and digest(pure) == digest(plan) else replace(plan, reasons=())
 
 
 def missing(plan: Plan, found: Found) -> list[str]:

@@ -130,3 +130,18 @@ def test_each_package_of_an_index_of_its_own_has_to_be_there(offer: Any) -> None
         decision.plan, packages=(*decision.plan.packages, replace(decision.plan.packages[0], name="triton", version="1"))
     )
     assert deciding.missing(more, decision.found) == ["triton==1"]
+
+
+def test_what_stays_in_the_image_tells_nothing_of_this_machines_places(offer: Any) -> None:
+    offer(torch("2.12.0+cpu"), reached=False)
+    plan = made().plan
+    assert plan.reasons
+    assert not any("/wheels" in reason or "timed out" in reason for reason in plan.reasons)
+
+
+def test_a_plan_that_cannot_be_had_purely_loses_its_reasons(offer: Any) -> None:
+    offer(torch("2.13.0+cpu"))
+    plan = replace(made().plan, reasons=("found at /wheels",))
+    assert deciding.without_places(plan, None).reasons == ()
+    assert deciding.without_places(plan, replace(plan, python="3.12", reasons=("x",))).reasons == ()
+    assert deciding.without_places(plan, replace(plan, reasons=("x",))).reasons == ("x",)
