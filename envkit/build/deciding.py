@@ -38,11 +38,13 @@ def scheme_with_image(matrix: Matrix, name: str) -> tuple[Scheme, OsRelease]:
     return scheme, matrix.platforms[scheme.container.platform]
 
 
-def decide(matrix: Matrix, name: str, wish: Wish, arch: str, sources: Sources, tell: Tell) -> Decision:
+def decide(
+    matrix: Matrix, name: str, wish: Wish, arch: str, sources: Sources, tell: Tell, *, only_look: bool = False
+) -> Decision:
     """The plan for the image of a scheme.
 
     Raises Unresolvable where nothing fits, before anything is asked of the network, and Unavailable where something
-    would fit but can't be reached.
+    would fit but can't be reached. With `only_look` that is but told, and the plan is the matrix's best.
     """
     scheme, platform = scheme_with_image(matrix, name)
     wish = replace(wish, scheme=scheme.name, os=f"{platform.id}/{arch}")
@@ -56,7 +58,11 @@ def decide(matrix: Matrix, name: str, wish: Wish, arch: str, sources: Sources, t
     resolution = resolve(matrix, wish, None, found, pythons=pythons)
     plan = resolution.plan
     if plan is None or missing(plan, found):
-        raise nothing_offered(resolution, plan or best, found)
+        fault = nothing_offered(resolution, plan or best, found)
+        if not only_look or not isinstance(fault, Unavailable):
+            raise fault
+        tell(f"warning: a build would stop here: {fault.message}")
+        plan = plan or best
     return Decision(
         scheme=scheme,
         platform=platform,

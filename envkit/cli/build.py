@@ -92,7 +92,7 @@ def command(
     for note in sources.notes:
         say(f"warning: {note}")
     wish = Wish(torch=torch, python=python, extras=companions)
-    decisions = [build.decide(matrix, name, wish, arch, sources, tell) for name in schemes]
+    decisions = [build.decide(matrix, name, wish, arch, sources, tell, only_look=dry_run) for name in schemes]
     options = build.Options(tags=tags, push=push, no_cache=no_cache, prune=not no_prune)
     if dry_run:
         files, argv = build.dry_run(decisions, sources, options)

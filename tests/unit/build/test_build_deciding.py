@@ -88,6 +88,20 @@ def test_nothing_there_and_an_index_out_of_reach(offer: Any) -> None:
     )
 
 
+def test_a_dry_run_goes_on_where_a_build_would_stop(offer: Any) -> None:
+    offer(reached=False)
+    told: list[str] = []
+    decision = decide(load(), "linux-cpu", Wish(torch="2.13.0"), "x86_64", Sources(), told.append, only_look=True)
+    assert decision.plan.framework_package.version == "2.13.0+cpu"
+    assert told[-1].startswith("warning: a build would stop here: torch==2.13.0+cpu for Python 3.11 can't be had here\n")
+
+
+def test_a_dry_run_does_not_go_on_without_a_release_that_exists(offer: Any) -> None:
+    offer(torch("2.12.0+cpu"))
+    with pytest.raises(Unresolvable):
+        decide(load(), "linux-cpu", Wish(torch="2.13.0"), "x86_64", Sources(), quiet, only_look=True)
+
+
 def test_nothing_there_though_all_answered(offer: Any) -> None:
     offer(torch("2.12.0+cpu"))
     with pytest.raises(Unresolvable) as caught:
