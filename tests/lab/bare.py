@@ -122,8 +122,13 @@ def run_inside(folder: Path, script: str, *, limit: float) -> int:
                 inside.touch()
         mounts.append(f"mount --bind '{source}' '.{target}' && mount -o remount,bind,ro '.{target}'")
     socket = Path("/var/run/docker.sock")
+    shared: Path | None = None
     if socket.is_socket() and command(["docker", "version"], limit=20, check=False).returncode == 0:
         mounts.append("touch run/docker.sock && mount --bind /run/docker.sock run/docker.sock")
+        # The lent engine sees this machine's files: what the tests hand it as a volume must lie under the same path in both.
+        shared = Path(tempfile.mkdtemp(prefix="envkit-bare-tmp-", dir="/var/tmp"))
+        variables["TMPDIR"] = str(shared)
+        mounts.append(f"mkdir -p '.{shared}' && mount --bind '{shared}' '.{shared}'")
     (folder / "root/script.sh").write_text(f"set -eux\ncd /root/envkit\n{script}\n", encoding="utf-8")
     outer = "\n".join(["set -e", f"cd '{folder}'", *mounts, "exec chroot . bash /root/script.sh"])
     started = time.monotonic()
@@ -138,6 +143,9 @@ def run_inside(folder: Path, script: str, *, limit: float) -> int:
         ).returncode
     except subprocess.TimeoutExpired:
         code = 124
+    finally:
+        if shared is not None:
+            shutil.rmtree(shared, ignore_errors=True)
     note(f"ended with {code} after {time.monotonic() - started:.0f} s")
     return code
 
