@@ -38,7 +38,7 @@ def document(text: str) -> dict[str, Any]:
 @pytest.fixture
 def decided(make_decision: Callable[..., Decision], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each scheme is decided without package sources, on a machine without settings."""
-    monkeypatch.setattr(build, "decide", lambda _matrix, name, *_more: make_decision(name))
+    monkeypatch.setattr(build, "decide", lambda _matrix, name, *_more, only_look=False: make_decision(name))
     monkeypatch.setattr(building, "find_uv", lambda: tmp_path / "uv")
     (tmp_path / "uv").write_bytes(b"")
     monkeypatch.chdir(tmp_path)
