@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -131,8 +132,9 @@ def test_plan_and_pins_stay_inside_and_hold_later_installs(built: dict[str, Any]
 
     # Another torch is there to be had, as root, and is refused all the same.
     make_wheel(tmp_path, "torch", "1.13.1")
-    mounts = ["--volume", f"{find_uv_bin()}:/uv:ro", "--volume", f"{tmp_path}:/w:ro"]
-    argv = ["docker", "run", "--rm", "--user", "0", "--network", "none", *mounts, IMAGE, "/uv", "pip", "install"]
+    shutil.copy2(find_uv_bin(), tmp_path / "uv")
+    argv = ["docker", "run", "--rm", "--user", "0", "--network", "none", "--volume", f"{tmp_path}:/w:ro", IMAGE]
+    argv += ["/w/uv", "pip", "install"]
     done = subprocess.run(
         [*argv, "--no-index", "--find-links", "/w", "torch==1.13.1"], capture_output=True, text=True, timeout=60, check=False
     )

@@ -96,7 +96,7 @@ def bare_root(suite: str, keep: Path | None = None) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_inside(folder: Path, script: str, *, limit: float) -> int:
+def run_inside(folder: Path, script: str, *, limit: float, lend_engine: bool = True) -> int:
     """The exit code of a shell script in the bare system, as root, in /root/envkit; its processes and mounts end with it."""
     variables = {name: value for name, value in os.environ.items() if name.upper().startswith(WAY_OUT)}
     variables |= {"HOME": "/root", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
@@ -123,7 +123,7 @@ def run_inside(folder: Path, script: str, *, limit: float) -> int:
         mounts.append(f"mount --bind '{source}' '.{target}' && mount -o remount,bind,ro '.{target}'")
     socket = Path("/var/run/docker.sock")
     shared: Path | None = None
-    if socket.is_socket() and command(["docker", "version"], limit=20, check=False).returncode == 0:
+    if lend_engine and socket.is_socket() and command(["docker", "version"], limit=20, check=False).returncode == 0:
         mounts.append("touch run/docker.sock && mount --bind /run/docker.sock run/docker.sock")
         # The lent engine sees this machine's files: what the tests hand it as a volume must lie under the same path in both.
         shared = Path(tempfile.mkdtemp(prefix="envkit-bare-tmp-", dir="/var/tmp"))
@@ -156,6 +156,7 @@ def main() -> int:
     parser.add_argument("--suite", choices=SUITES, default="bookworm")
     parser.add_argument("--tests", action="store_true", help="the second command too")
     parser.add_argument("--keep", type=Path, help="an empty folder to make the system in, and to leave it")
+    parser.add_argument("--own-engine", action="store_true", help="lend no Docker engine (two need a network namespace each)")
     parser.add_argument("--run", metavar="SCRIPT", help="another script instead of the README's commands")
     wish = parser.parse_args()
     if not is_root():
@@ -164,9 +165,9 @@ def main() -> int:
     try:
         first, second = commands() if not wish.run else (wish.run, "")
         with bare_root(wish.suite, wish.keep) as folder:
-            code = run_inside(folder, first, limit=1200)
+            code = run_inside(folder, first, limit=1200, lend_engine=not wish.own_engine)
             if code == 0 and wish.tests and second:
-                code = run_inside(folder, second, limit=2700)
+                code = run_inside(folder, second, limit=2700, lend_engine=not wish.own_engine)
             return code
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
