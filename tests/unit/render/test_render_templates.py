@@ -42,7 +42,8 @@ LEAVES = st.one_of(st.text(), st.booleans(), st.none(), st.integers(), st.just(L
 DOCUMENTS = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(st.from_regex("[a-z]{1,8}", fullmatch=True).filter(_no_keyword), inner, max_size=4)
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.from_regex("[a-z]{1,8}", fullmatch=True).filter(_no_keyword), inner, max_size=4),
     ),
     max_leaves=12,
 )
