@@ -7,6 +7,7 @@ A test that lacks something is skipped with a reason. With ENVKIT_CI=1 every ski
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -57,6 +58,17 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, p
     return report
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Sees to the SSH client of those tests that say they need one."""
+    if item.get_closest_marker("ssh") and not any(map(item.get_closest_marker, OPT_IN)) and shutil.which("ssh") is None:
+        from lab.machine import LabError, need_programs
+
+        try:
+            need_programs({"ssh": "openssh-client"})
+        except LabError as error:
+            need(str(error))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A state folder of the tests' own: what they make must not become the user's last environment."""
@@ -87,7 +99,7 @@ def engine() -> Any:
     try:
         return lab_engine.ensure()
     except LabError as error:
-        need(str(error))
+        need(" ".join(str(error).split()))
 
 
 @pytest.fixture(scope="session")
@@ -99,7 +111,7 @@ def base_image(engine: Any) -> str:
     try:
         return lab_image.ensure()
     except LabError as error:
-        need(str(error))
+        need(" ".join(str(error).split()))
 
 
 @pytest.fixture(scope="session")
@@ -115,7 +127,7 @@ def make_ssh_hosts(base_image: str, tmp_path_factory: pytest.TempPathFactory) ->
         try:
             return ssh_hosts.up(tmp_path_factory.mktemp("ssh"), count=count, user=user, prefix=prefixes[-1])
         except LabError as error:
-            need(str(error))
+            need(" ".join(str(error).split()))
 
     yield make
     for prefix in prefixes:

@@ -144,8 +144,8 @@ def _start() -> None:
 
     def ready() -> bool:
         if child.poll() is not None:
-            tail = "\n".join(log_path().read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
-            raise LabError(f"dockerd ended with {child.returncode}:\n{tail}")
+            lines = log_path().read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise LabError(f"dockerd ended with {child.returncode}: {lines[-1] if lines else 'no word'}; its log: {log_path()}")
         return bool(answers())
 
     wait_for("dockerd", ready, limit=60)

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import base_image, engine
-from lab.machine import LabError, ca_bundle, is_root, note, pip_settings
+from lab.machine import LabError, ca_bundle, is_root, need_programs, note, pip_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 VENV = Path(os.environ.get("ENVKIT_TEST_VENV") or ROOT / ".venv")
@@ -34,11 +35,19 @@ def run(*words: str | Path, cwd: Path = ROOT, env: dict[str, str] | None = None,
     argv = [str(word) for word in words]
     print("+ " + " ".join(Path(argv[0]).name if number == 0 else word for number, word in enumerate(argv)), flush=True)
     try:
-        code = subprocess.run(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, timeout=limit, check=False).returncode
+        code = subprocess.run(
+            argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, timeout=limit, preexec_fn=_default_signals, check=False
+        ).returncode
     except subprocess.TimeoutExpired:
         raise Failed(f"{Path(argv[0]).name} was not done after {limit:.0f} s") from None
     if code != 0:
         raise Failed(f"{Path(argv[0]).name} ended with {code}")
+
+
+def _default_signals() -> None:
+    """What was started in the background ignores ^C and hang-ups, and so would all that the tests start and interrupt."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def uv_environment() -> dict[str, str]:
@@ -122,8 +131,10 @@ def package() -> None:
 
 
 def lab() -> None:
-    """Docker engine and base image for the integration tests."""
+    """Docker engine, base image and SSH for the integration tests."""
     try:
+        if is_root():
+            need_programs({"ssh": "openssh-client", "ssh-keygen": "openssh-client"})
         found = engine.ensure()
         print(f"docker {found.version}, buildx {found.buildx}, {found.storage}")
         print(f"base image {base_image.ensure()}")
