@@ -66,10 +66,18 @@ def workspace() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def own_uv() -> Path | None:
+    """uv on this machine; None where there is none, and the build gets its own."""
+    try:
+        return find_uv()
+    except Unavailable:
+        return None
+
+
 def dry_run(decisions: Sequence[Decision], sources: Sources, options: Options) -> tuple[dict[str, str], list[str]]:
     """The Dockerfile of each scheme, and the command that would build them. Asks no engine."""
     with workspace() as folder:
-        staged = stage(decisions, sources, options, folder, find_uv())
+        staged = stage(decisions, sources, options, folder, own_uv())
         argv = [part.replace(str(folder), "CONTEXT") for part in command(staged, options)]
         files = {target.name: (Path(target.context) / target.dockerfile).read_text(encoding="utf-8") for target in staged.targets}
         return files, argv
@@ -85,7 +93,7 @@ def build(
 ) -> tuple[Built, ...]:
     """The images of these plans; several are built at once. Raises Unavailable and StepFailed; leaves nothing half made."""
     with workspace() as folder:
-        staged = stage(decisions, sources, options, folder, find_uv())
+        staged = stage(decisions, sources, options, folder, own_uv())
         for note in staged.notes:
             tell(f"warning: {note}")
         log = log_path([decision.plan.scheme for decision in decisions])

@@ -27,7 +27,12 @@ _REMIND = 30.0
 @click.command()
 @click.argument("schemes", nargs=-1, required=True, metavar="SCHEME...")
 @click.option(
-    "--tag", "tags", multiple=True, metavar="NAME", help='Name the image so, instead of envkit/SCHEME; "{scheme}" stands for it.'
+    "--tag",
+    "tags",
+    envvar="ENVKIT_BUILD_TAG",
+    multiple=True,
+    metavar="NAME",
+    help='Name the image so, instead of envkit/SCHEME; "{scheme}" stands for it.',
 )
 @click.option("--push", is_flag=True, help="Push the image to the registry that its name (--tag) leads to.")
 @click.option("--no-cache", is_flag=True, help="Run every step again, without any cache.")
@@ -249,10 +254,10 @@ class Drawing:
         from rich.console import Console
         from rich.live import Live
 
-        self._console = Console(stderr=True, highlight=False)
-        self._live = Live(console=self._console, refresh_per_second=8, transient=True, get_renderable=self._render)
         self._running: dict[str, tuple[Step, float]] = {}
         self._ended: set[str] = set()
+        self._console = Console(stderr=True, highlight=False)
+        self._live = Live(console=self._console, refresh_per_second=8, transient=True, get_renderable=self._render)
 
     def __enter__(self) -> Drawing:
         self._live.start()

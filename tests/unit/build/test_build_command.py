@@ -91,6 +91,17 @@ def test_a_dry_run_names_the_wished_tags() -> None:
     assert "r.example/linux-cpu:1" in found["command"]
 
 
+@pytest.mark.usefixtures("decided", "no_engine")
+def test_options_can_be_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENVKIT_BUILD_TAG", "r.example/{scheme}:1 r.example/{scheme}:2")
+    monkeypatch.setenv("ENVKIT_BUILD_DRY_RUN", "1")
+    monkeypatch.setenv("ENVKIT_BUILD_FORMAT", "json")
+    monkeypatch.setenv("ENVKIT_BUILD_NO_CACHE", "1")
+    found = document(call("linux-cpu").stdout)
+    assert found["images"][0]["tags"] == ["r.example/linux-cpu:1", "r.example/linux-cpu:2"]
+    assert "--no-cache" in found["command"]
+
+
 class Builder:
     """Stands in for docker: tells a captured stream and writes what a builder writes."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from envkit.build.progress import Step, Stream
-from envkit.cli.build import Lines, now_at
+from envkit.cli.build import Drawing, Lines, now_at
 
 Read = Callable[[str], Stream]
 Captured = Callable[[str], str]
@@ -215,3 +216,19 @@ def test_everything_that_is_said_can_be_seen(capsys: pytest.CaptureFixture[str],
 def test_the_probe_is_not_quoted_word_by_word() -> None:
     step = Step(digest="a", output=["Installed 3 packages", '{"schema": "envkit/probe/1", "passed": true}', ""])
     assert now_at(step) == "proving"
+
+
+def test_progress_that_is_drawn(capsys: pytest.CaptureFixture[str], captured: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rich", reason="rich is missing, which draws the progress")
+    monkeypatch.setenv("COLUMNS", "80")
+    stream, drawn = Stream(), []
+    with Drawing() as drawing:
+        for document in objects(captured("success.rawjson")):
+            for step, lines in stream.feed(json.dumps(document)):
+                drawing(step, lines)
+            drawn.append(str(drawing._render()))
+    said = capsys.readouterr().err
+    assert "  Python and a user: as before\n" in said
+    assert re.search(r"  install, prune and prove: \d+\.\d s\n", said)
+    assert any(re.search(r"install, prune and prove  \d+ s  Installed 1 package", text) for text in drawn)
+    assert drawn[-1] == "", "nothing runs any more"
