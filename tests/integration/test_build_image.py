@@ -14,6 +14,7 @@ import subprocess
 import tarfile
 import threading
 import time
+import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -53,6 +54,17 @@ def places(tmp_path: Path) -> dict[str, str]:
         "PIP_CONFIG_FILE": os.devnull,
         "UV_NO_CONFIG": "1",
     }
+
+
+@pytest.fixture
+def anew(places: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The same places, and settings that no earlier build had: its layer cannot be taken for what is to be seen happening.
+
+    Constraints are the one setting of all that decides what is in the image.
+    """
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text(f"# needle-in-constraints {uuid.uuid4()}\n", encoding="utf-8")
+    return {**places, "PIP_CONSTRAINT": str(constraints)}
 
 
 def envkit(
@@ -265,7 +277,7 @@ def traces(image: str, needles: Sequence[str]) -> set[str]:
 
 
 def test_nothing_remains_of_the_way_to_the_packages(
-    envkit_command: list[str], mirror: str, places: dict[str, str], tmp_path: Path, wheels: Path
+    envkit_command: list[str], mirror: str, anew: dict[str, str], tmp_path: Path, wheels: Path
 ) -> None:
     from lab.machine import ca_bundle
 
@@ -275,7 +287,7 @@ def test_nothing_remains_of_the_way_to_the_packages(
     logins = tmp_path / "logins.netrc"
     logins.write_text("machine nowhere.example login me password needle-in-netrc\n", encoding="utf-8")
     env = {
-        **places,
+        **anew,
         "ENVKIT_PYTORCH_MIRROR": f"http://reader:open-sesame@{mirror}/whl",
         "PIP_FIND_LINKS": "",
         "SSL_CERT_FILE": str(bundle),
@@ -302,7 +314,7 @@ def test_nothing_remains_of_the_way_to_the_packages(
     assert f"torch=={version_of(wheels)}+cpu" in log
     for text in (log, done.stdout, done.stderr):
         assert "open-sesame" not in text
-    assert left_over(places["TMPDIR"]) == []
+    assert left_over(anew["TMPDIR"]) == []
 
 
 # ---- what goes wrong ---------------------------------------------------------------------------------------------
@@ -331,8 +343,8 @@ def test_an_environment_that_does_not_prove_itself_makes_no_image(
     assert left_over(places["TMPDIR"]) == []
 
 
-def test_a_proxy_that_is_not_there(envkit_command: list[str], places: dict[str, str], tmp_path: Path, wheels: Path) -> None:
-    env = {**places, "PIP_FIND_LINKS": str(wheels), "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""}
+def test_a_proxy_that_is_not_there(envkit_command: list[str], anew: dict[str, str], tmp_path: Path, wheels: Path) -> None:
+    env = {**anew, "PIP_FIND_LINKS": str(wheels), "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""}
     done = envkit(envkit_command, "build", "linux-cpu", "--no-prune", "--tag", f"{PREFIX}proxy:1", env=env, cwd=tmp_path / "cwd")
     assert done.returncode == 5, done.stderr
     assert "a package source could not be reached" in done.stderr
@@ -340,10 +352,10 @@ def test_a_proxy_that_is_not_there(envkit_command: list[str], places: dict[str, 
 
 
 def test_an_interrupted_build_leaves_nothing(
-    envkit_command: list[str], places: dict[str, str], tmp_path: Path, wheels: Path
+    envkit_command: list[str], anew: dict[str, str], tmp_path: Path, wheels: Path
 ) -> None:
     name = f"{PREFIX}interrupted:1"
-    env = {**os.environ, **places, "PIP_FIND_LINKS": str(wheels)}
+    env = {**os.environ, **anew, "PIP_FIND_LINKS": str(wheels)}
     argv = [*envkit_command, "build", "linux-cpu", "--no-prune", "--tag", name]
     child = subprocess.Popen(argv, env=env, cwd=tmp_path / "cwd", stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     log = tmp_path / "state/envkit/build-linux-cpu.log"
@@ -357,7 +369,7 @@ def test_an_interrupted_build_leaves_nothing(
     assert child.returncode == 130, said
     assert said.endswith("interrupted\n")
     assert not has(name)
-    assert left_over(places["TMPDIR"]) == []
+    assert left_over(anew["TMPDIR"]) == []
 
 
 def test_no_engine(envkit_command: list[str], places: dict[str, str], tmp_path: Path) -> None:
