@@ -130,7 +130,13 @@ def run_inside(folder: Path, script: str, *, limit: float, lend_engine: bool = T
         variables["TMPDIR"] = str(shared)
         mounts.append(f"mkdir -p '.{shared}' && mount --bind '{shared}' '.{shared}'")
     (folder / "root/script.sh").write_text(f"set -eux\ncd /root/envkit\n{script}\n", encoding="utf-8")
-    outer = "\n".join(["set -e", f"cd '{folder}'", *mounts, "exec chroot . bash /root/script.sh"])
+    # A change of the root mount, and not chroot alone: a Docker engine inside has to find its root to be a mount.
+    pivot = [
+        "mkdir -p old-root",
+        "pivot_root . old-root",
+        "exec chroot . sh -c 'umount -l /old-root && exec bash /root/script.sh'",
+    ]
+    outer = "\n".join(["set -e", f"mount --bind '{folder}' '{folder}'", f"cd '{folder}'", *mounts, *pivot])
     started = time.monotonic()
     try:
         # A mount and a process namespace of its own: whatever the script leaves running or mounted is gone when it ends.
