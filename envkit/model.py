@@ -354,6 +354,7 @@ class Build:
     index: str | None = None  # None: the framework's index with the tag
     extras: str = ""  # "device-{arch}": torch[device-gfx1100]
     packages: Mapping[str, str] = field(default_factory=_nothing)  # further packages that this build needs, from `index`
+    partners: tuple[str, ...] = ()  # what it pulls in that must come from its own index: strangers hold the name on PyPI
     vendor_supported: bool | None = None  # False: community work
     evidence: Evidence = Evidence.CLAIMED
     note: str = ""
@@ -597,6 +598,7 @@ class Plan:
     framework_version: str  # without the local part
     python: str
     packages: tuple[Package, ...]
+    partners: tuple[str, ...] = ()  # names that come from the framework's own index, in the version that it pins
     env: Mapping[str, str] = field(default_factory=_nothing)
     container: Container | None = None
     run_flags: tuple[str, ...] = ()

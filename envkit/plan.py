@@ -26,6 +26,7 @@ def digest(plan: Plan) -> str:
         "python": plan.python,
         "packages": [[p.name, p.version, p.index, p.extras] for p in plan.packages],
         "env": dict(plan.env),
+        **({"partners": list(plan.partners)} if plan.partners else {}),
         "base": [plan.container.base, plan.container.digest] if plan.container else [],
     }
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -53,6 +54,7 @@ def to_document(plan: Plan) -> dict[str, Any]:
             {"name": p.name, "version": p.version, "index": p.index} | ({"extras": p.extras} if p.extras else {})
             for p in plan.packages
         ],
+        "partners": list(plan.partners),
         "env": dict(plan.env),
         "run_flags": list(plan.run_flags),
         "evidence": str(plan.evidence),
@@ -118,6 +120,7 @@ def _read(document: dict[str, Any]) -> Plan:
             Package(name=p["name"], version=p["version"], index=p["index"], extras=p.get("extras", ""))
             for p in document["packages"]
         ),
+        partners=tuple(document.get("partners", ())),
         env=dict(document.get("env", {})),
         container=container,
         run_flags=run_flags,

@@ -133,6 +133,7 @@ _BUILD: Shape = {
     "local": may(f.local),
     "index": may(f.index),
     "extras": may(f.extras),
+    "partners": may(f.several(f.package)),
     "packages": may(_PACKAGES),
     "vendor_supported": may(f.flag_or_unknown),
     "evidence": may(f.evidence),

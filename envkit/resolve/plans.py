@@ -49,6 +49,7 @@ def make_plan(
         framework_version=candidate.release.version,
         python=candidate.python,
         packages=packages(candidate, target, matrix, offers),
+        partners=candidate.build.partners,
         env=env,
         container=container,
         run_flags=container.run_flags if container else (),

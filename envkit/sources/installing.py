@@ -79,6 +79,7 @@ def installation(
     """
     named = _Named(sources, moved or {})
     origins: dict[str, str] = {}
+    partners = [*partners, *without(plan.partners, partners)]
     for package in plan.packages:
         if (index := _origin(sources, package, found)) is not None:
             origins[package.name] = named.add(index)
@@ -88,10 +89,16 @@ def installation(
             origins[_name(requirement)] = own
     return Installation(
         project=_project(sources, named, [package.requirement for package in plan.packages] + list(partners), origins),
-        constraints=constraints_text(plan, partners),
+        constraints=constraints_text(plan, [text for text in partners if text not in plan.partners]),
         arguments=tuple(part for file in sources.constraints for part in ("--constraints", named.place(file))),
         environment={**named.environment, **_transport(sources), **_constraint_variable(sources)},
     )
+
+
+def without(names: Sequence[str], requirements: Sequence[str]) -> list[str]:
+    """The partners of a plan that no requirement read from the framework's wheel names already."""
+    known = {_name(text) for text in requirements}
+    return [name for name in names if _name(name) not in known]
 
 
 def constraints_text(plan: Plan, partners: Sequence[str] = ()) -> str:

@@ -52,6 +52,7 @@ def test_a_plan_survives_its_document() -> None:
         {"backend_tag": "cu126"},
         {"packages": PLAN.packages[:1]},
         {"env": {}},
+        {"partners": ("triton-rocm",)},
     ],
 )
 def test_the_digest_changes_with_what_gets_installed(change: dict[str, object]) -> None:

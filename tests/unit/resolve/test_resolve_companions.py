@@ -157,3 +157,15 @@ def test_pins_of_the_shipped_matrix(wish: Wish, expected: set[str]) -> None:
     pins = {package.requirement for package in made.packages if package.name != "numpy"}
     assert pins == expected
     assert len({package.index for package in made.packages if package.name != "numpy"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("torch", "partner"), [("2.1.0", "pytorch-triton-rocm"), ("2.9.1", "pytorch-triton-rocm"), ("2.10.0", "triton-rocm")]
+)
+def test_the_triton_of_rocm_wheels_is_bound_to_their_index(torch: str, partner: str) -> None:
+    plan = resolve(envkit.matrix.load(), Wish(scheme="linux-rocm", torch=torch)).plan
+    assert plan is not None
+    assert plan.partners == (partner,)
+    cuda = resolve(envkit.matrix.load(), Wish(scheme="linux-cuda", torch=torch)).plan
+    assert cuda is not None
+    assert cuda.partners == ()

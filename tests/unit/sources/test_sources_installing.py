@@ -229,3 +229,21 @@ def test_a_wheel_from_a_folder_has_no_partners(tmp_path: Path) -> None:
     found = look(sources, Framework(name="torch", package="torch", index=INDEX), [])
     assert partners(sources, plan(), found) == ()
     assert partners(sources, replace(plan(), packages=(Package(name="torch", version="9", index=INDEX),)), found) == ()
+
+
+def test_what_a_plan_says_must_come_from_the_frameworks_index_is_bound_to_it() -> None:
+    rocm = replace(plan(), partners=("triton-rocm",))
+    text = project(Sources(), plan=rocm)
+    own = text["tool"]["uv"]["sources"]["torch"]
+    assert text["tool"]["uv"]["sources"]["triton-rocm"] == own
+    assert "triton-rocm" in text["project"]["dependencies"]
+    # Its version is the one that torch pins; a constraint without a version would be none.
+    assert "triton" not in installation(Sources(), rocm).constraints
+
+
+def test_what_the_wheel_itself_pins_takes_the_place_of_the_bare_name() -> None:
+    rocm = replace(plan(), partners=("triton-rocm",))
+    made = installation(Sources(), rocm, partners=["triton-rocm==3.6.0"])
+    assert tomllib.loads(made.project)["project"]["dependencies"].count("triton-rocm") == 0
+    assert "triton-rocm==3.6.0" in tomllib.loads(made.project)["project"]["dependencies"]
+    assert "triton-rocm==3.6.0\n" in made.constraints
