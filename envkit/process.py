@@ -127,7 +127,7 @@ def run(
 def _collect(stream: IO[str] | None, parts: list[str], on_line: Callable[[str], None] | None) -> None:
     if stream is None:
         return
-    with contextlib.suppress(ValueError, OSError):
+    with contextlib.suppress(ValueError, OSError), stream:
         for line in stream:
             parts.append(line)
             if on_line is not None:

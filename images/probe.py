@@ -1109,7 +1109,8 @@ def broken(worker: Worker, hung: bool, status: Optional[int], limit: float) -> O
     doing = DOING.get(base, base) + (" on " + worker.task["device"]["device"] if worker.task.get("device") else "")
     place = innermost(errors)
     where = " (%s)" % place if place else ""
-    if hung:
+    # The watchdog, which tells where a worker hangs, looks at Python while it runs and may crash over it: the time was up.
+    if hung or errors.startswith("Timeout (") or "\nTimeout (" in errors:
         words = "did not come back within %g s while %s%s: hung, and was killed" % (limit, doing, where)
     else:
         said = last_words(errors)

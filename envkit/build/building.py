@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -56,10 +57,30 @@ class Built:
     log: str
 
 
+# Where a build may keep its files for a while.
+_ELSEWHERE = "name another place for temporary files, with some room: TMPDIR=/path envkit build ..."
+
+
+@contextmanager
+def _room(folder: Path) -> Iterator[None]:
+    """A full disk is told of as what it is: the fault itself names the file that was copied from."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise EnvkitError(
+            f"the temporary folder {folder.parent} is full: {fault.strerror}", hint=f"free some room there, or {_ELSEWHERE}"
+        ) from None
+
+
 @contextmanager
 def workspace() -> Iterator[Path]:
     """A temporary folder that nobody else may read; gone afterwards, however it ends."""
-    folder = Path(tempfile.mkdtemp(prefix="envkit-build-"))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="envkit-build-"))
+    except OSError as fault:
+        raise Unavailable(f"no temporary folder can be made: {fault.strerror}", hint=_ELSEWHERE) from None
     try:
         yield folder
     finally:
@@ -77,7 +98,8 @@ def own_uv() -> Path | None:
 def dry_run(decisions: Sequence[Decision], sources: Sources, options: Options) -> tuple[dict[str, str], list[str]]:
     """The Dockerfile of each scheme, and the command that would build them. Asks no engine."""
     with workspace() as folder:
-        staged = stage(decisions, sources, options, folder, own_uv())
+        with _room(folder):
+            staged = stage(decisions, sources, options, folder, own_uv())
         argv = [part.replace(str(folder), "CONTEXT") for part in command(staged, options)]
         files = {target.name: (Path(target.context) / target.dockerfile).read_text(encoding="utf-8") for target in staged.targets}
         return files, argv
@@ -93,7 +115,8 @@ def build(
 ) -> tuple[Built, ...]:
     """The images of these plans; several are built at once. Raises Unavailable and StepFailed; leaves nothing half made."""
     with workspace() as folder:
-        staged = stage(decisions, sources, options, folder, own_uv())
+        with _room(folder):
+            staged = stage(decisions, sources, options, folder, own_uv())
         for note in staged.notes:
             tell(f"warning: {note}")
         log = log_path([decision.plan.scheme for decision in decisions])

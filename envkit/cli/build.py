@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from envkit.cli.output import emit, emit_json, fancy, format_option, say
+from envkit.cli.signals import ended_as_interrupted
 from envkit.errors import UsageError
 from envkit.model import Wish
 
@@ -57,6 +58,7 @@ _REMIND = 30.0
 )
 @format_option("text", "json")
 @click.pass_context
+@ended_as_interrupted()
 def command(
     ctx: click.Context,
     schemes: tuple[str, ...],
@@ -155,9 +157,17 @@ def _text(image: Built) -> str:
         f"{plan.scheme}: {', '.join(image.tags)}",
         f"  {_packages(image.decision)}, Python {plan.python} on {plan.container.base if plan.container else ''}",
         f"  {size}, built in {image.seconds:.1f} s, {image.digest}",
-        f"  prove it on this machine: envkit verify {plan.scheme}",
+        f"  prove it on this machine: envkit verify {_what(image)}",
     ]
     return "\n".join(lines)
+
+
+def _what(image: Built) -> str:
+    """How `verify` is told of the image: its scheme means the usual name alone."""
+    from envkit.verify import image_name
+
+    scheme = image.decision.plan.scheme
+    return scheme if not image.tags or image_name(scheme) in image.tags else f"--image {image.tags[0]}"
 
 
 def _document(built: Sequence[Built], pushed: bool) -> dict[str, Any]:

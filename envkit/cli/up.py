@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
 from envkit.cli.output import emit, emit_json, fancy, format_option, say
+from envkit.cli.signals import ended_as_interrupted
 from envkit.errors import Unresolvable
 from envkit.model import Verdict, Wish
 
@@ -45,6 +42,7 @@ _ACCEPTED = (Verdict.SUPPORTED, Verdict.COMMUNITY)
 @click.option("--upgrade", is_flag=True, help="Look for something newer than what DIR holds.")
 @format_option("text", "json")
 @click.pass_context
+@ended_as_interrupted()
 def command(
     ctx: click.Context,
     directory: Path,
@@ -69,8 +67,7 @@ def command(
         accept=tuple(dict.fromkeys((*_ACCEPTED, *map(Verdict, accept)))),
     )
     try:
-        with _ended_as_interrupted():
-            result = _up(ctx, directory, wish, upgrade=upgrade)
+        result = _up(ctx, directory, wish, upgrade=upgrade)
     except Unresolvable as error:
         if form == "json" and error.document is not None:
             emit_json(error.document)
@@ -120,19 +117,3 @@ def _report(result: UpResult, form: str, directory: Path) -> None:
 
 def _next(result: UpResult) -> str:
     return f"after a change, prove it again with: envkit verify --venv {result.directory}"
-
-
-@contextlib.contextmanager
-def _ended_as_interrupted() -> Iterator[None]:
-    """Being told to end (a closed terminal, `kill`) is an interruption as Ctrl-C is: what is half made is taken away."""
-
-    def interrupt(number: int, _frame: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name) and os.name == "posix"]
-    before = {number: signal.signal(number, interrupt) for number in numbers if signal.getsignal(number) is signal.SIG_DFL}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import math
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from envkit.cli.output import emit, format_option, say
-from envkit.errors import Unavailable, UsageError
+from envkit.cli.signals import ended_as_interrupted
+from envkit.errors import EnvkitError, Unavailable, UsageError
+from envkit.files import write_whole
 
 if TYPE_CHECKING:
     from envkit.model import Proof
@@ -18,6 +21,25 @@ if TYPE_CHECKING:
     from envkit.verify import Aim
 
 LEVELS = ("host", "runtime", "framework", "compute")
+
+
+# Longer than any proof takes, and short enough for every timer on the way.
+LONGEST = 7 * 86400.0
+
+
+def _seconds(_context: click.Context, _option: click.Parameter, value: float) -> float:
+    """A number of seconds that a timer can be set to; nan is neither too small nor too large."""
+    if not math.isfinite(value) or value > LONGEST:
+        raise click.BadParameter(f"{value:g} is no time to wait; it goes from 1 to {LONGEST:.0f} seconds.")
+    return value
+
+
+def _file(_context: click.Context, _option: click.Parameter, value: str | None) -> Path | None:
+    if value is None:
+        return None
+    if not value:
+        raise click.BadParameter("it names no file.")
+    return Path(value)
 
 
 @click.command()
@@ -48,13 +70,15 @@ LEVELS = ("host", "runtime", "framework", "compute")
     default=300,
     show_default=True,
     metavar="SECONDS",
+    callback=_seconds,
     help="End whatever takes longer.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the result to a file."
+    "-o", "--output", type=click.Path(dir_okay=False), callback=_file, metavar="FILE", help="Write the result to a file."
 )
 @format_option("text", "json", "junit", "md")
 @click.pass_context
+@ended_as_interrupted()
 def command(
     context: click.Context,
     scheme: str | None,
@@ -90,13 +114,15 @@ def command(
     for name, value in (("--python", python), ("--identity", identity), ("--ssh-config", ssh_config)):
         if value and not (host or inventory):
             raise UsageError(f"{name} belongs to --host or -i")
+    if output is not None:
+        _writable(output)
     if host or inventory:
         results = _hosts(context, scheme, host, inventory, python=python, ssh=(ssh_config, identity), limit=limit, level=level)
     elif image or (scheme and venv is None):
         results = [_image(context, scheme, image, limit=limit, level=level)]
     else:
         results = [_venv(context, scheme, venv, limit=limit, level=level)]
-    text = _report(results, form)
+    text = _report(results, form, level)
     if output is None:
         emit(text)
     else:
@@ -110,19 +136,12 @@ def command(
 def exit_code(results: Sequence[Result], level: str) -> int:
     """0: all is well; 1: something failed or was not proven; 5: a host could not be reached, and nothing failed elsewhere."""
     from envkit.model import Proof
+    from envkit.report.proofs import well
 
     proofs = [result for result in results if isinstance(result, Proof)]
     if any(not well(proof, level) for proof in proofs):
         return 1
     return Unavailable.exit_code if len(proofs) < len(results) else 0
-
-
-def well(proof: Proof, level: str) -> bool:
-    """Whether a proof answers what was asked: passed, or below `compute` that something passed and nothing failed."""
-    if level == "compute":
-        return proof.passed
-    outcomes = {check.outcome for check in proof.checks}
-    return "passed" in outcomes and "failed" not in outcomes
 
 
 def _venv(context: click.Context, scheme: str | None, directory: Path | None, *, limit: float, level: str) -> Proof:
@@ -217,7 +236,7 @@ def _known(scheme: str, schemes: Sequence[str]) -> None:
     )
 
 
-def _report(results: Sequence[Result], form: str) -> str:
+def _report(results: Sequence[Result], form: str, level: str) -> str:
     if form == "json":
         from envkit.report.proofs import as_json
 
@@ -225,7 +244,7 @@ def _report(results: Sequence[Result], form: str) -> str:
     if form == "junit":
         from envkit.report.junit import results_junit
 
-        return results_junit(results)
+        return results_junit(results, level)
     if form == "md":
         from envkit.report.markdown import results_markdown
 
@@ -235,11 +254,22 @@ def _report(results: Sequence[Result], form: str) -> str:
     return results_text(results)
 
 
+def _writable(path: Path) -> None:
+    """Tells before anything is proved, which takes its time, that the report would have no place."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise EnvkitError(
+            f"the report cannot be written to {path}: No such file or directory", hint=f"mkdir -p {shlex.quote(str(folder))}"
+        )
+
+
 def _write(path: Path, text: str) -> None:
-    """Writes a report whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        write_whole(path, text)
+    except BrokenPipeError:
+        raise
+    except OSError as fault:
+        raise EnvkitError(
+            f"the report cannot be written to {path}: {fault.strerror}",
+            hint="check that the place may be written to and has room, or name another: -o FILE",
+        ) from None

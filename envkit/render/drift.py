@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from envkit.errors import UsageError
+from envkit.files import write_whole
 from envkit.render.rendering import Rendering
 from envkit.render.templates import SIGN
 
@@ -88,7 +87,9 @@ def write_files(rendering: Rendering, folder: Path, drift: Drift) -> None:
             hint="move them away, or write elsewhere: envkit render -o DIR",
         )
     for place in (*drift.missing, *drift.changed):
-        _write(folder / place, rendering.files[place])
+        path = folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, rendering.files[place])
 
 
 def remove_stale(folder: Path, drift: Drift) -> None:
@@ -100,18 +101,3 @@ def remove_stale(folder: Path, drift: Drift) -> None:
             if above in (folder, folder / "images", folder / "playbooks") or any(above.iterdir()):
                 break
             above.rmdir()
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise

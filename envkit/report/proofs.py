@@ -30,6 +30,14 @@ def one_line(text: str) -> str:
     return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in " ".join(text.split()))
 
 
+def well(proof: Proof, level: str) -> bool:
+    """Whether a proof answers what was asked: passed, or below `compute` that something passed and nothing failed."""
+    if level == "compute":
+        return proof.passed
+    outcomes = {check.outcome for check in proof.checks}
+    return "passed" in outcomes and "failed" not in outcomes
+
+
 def verdict_line(proof: Proof) -> str:
     """The last line of a report: PASSED, FAILED with the reason, or NOT PROVEN where computing was not asked for."""
     failed = [check for check in proof.checks if check.outcome == "failed"]

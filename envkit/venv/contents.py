@@ -68,7 +68,9 @@ def normal(name: str) -> str:
 
 def _record(site: Path, name: str) -> list[tuple[str, int | None]]:
     """The files of an installed distribution, with their sizes where the wheel names them."""
-    for entry in os.scandir(site):
+    with os.scandir(site) as found:
+        entries = list(found)
+    for entry in entries:
         match = re.fullmatch(r"(.+)-([^-]+)\.dist-info", entry.name)
         if match and normal(match[1]) == name:
             with contextlib.suppress(OSError), Path(entry.path, "RECORD").open(encoding="utf-8", newline="") as stream:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from envkit.files import write_whole
 from envkit.model import Check, Proof
 
 PROOF_SCHEMA = "envkit/proof/1"
@@ -96,12 +96,4 @@ def read_proof(path: Path) -> Proof:
 def write_proof(path: Path, proof: Proof) -> None:
     """Writes a proof's document, whole or not at all."""
     text = json.dumps(proof_document(proof), indent=2, ensure_ascii=False) + "\n"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path, text)

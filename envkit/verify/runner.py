@@ -292,7 +292,7 @@ def verify_host(
         level=level,
     )
     ended = run(command, limit=limit + GRACE)
-    _host_answered(ended, label)
+    _host_answered(ended, label, python)
     document = parse_probe_output(ended.stdout)
     if document is not None and "plan" in document:
         try:
@@ -331,7 +331,7 @@ def host_command(aim: Aim | None, *, python: str, scheme: str, recorded: bool, l
     return ["/bin/sh", "-c", script, "envkit", *probe]
 
 
-def _host_answered(ended: Completed, label: str) -> None:
+def _host_answered(ended: Completed, label: str, python: str) -> None:
     for line in ended.stderr.splitlines():
         if line.startswith(_NO_PYTHON):
             raise Unavailable(
@@ -342,7 +342,12 @@ def _host_answered(ended: Completed, label: str) -> None:
                 f"{label} has {line.removeprefix('envkit: ')}",
                 hint="say which: envkit verify SCHEME --host URL, or --python PATH",
             )
-    if ended.returncode in (126, 127) and parse_probe_output(ended.stdout) is None:
+    # None: what runs here without a shell could not be started at all.
+    started = ended.timed_out or ended.returncode not in (None, 126, 127) or parse_probe_output(ended.stdout) is not None
+    if python and not started:
+        what = f"there is no {python}" if ended.missing else f"{python} cannot be started: {_last_line(ended.stderr)}"
+        raise Unavailable(f"{label}: {what}", hint="--python takes the path of a Python on that host, such as DIR/bin/python")
+    if not started:
         raise Unavailable(
             f"{label}: the Python cannot be started: {_last_line(ended.stderr)}", hint="name its Python: --python PATH"
         )

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "envkit"
 
 # From the ground up; a room may import from its own row and from those above it in this list.
 ROWS = (
-    ("errors", "model"),
+    ("errors", "files", "model"),
     ("plan", "process", "data", "matrix", "devices"),
     ("detect", "resolve", "sources"),
     ("render",),
