@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import importlib
 import os
-import sys
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +12,8 @@ from typing import Any
 import click
 
 from envkit import __version__
-from envkit.cli.output import say
+from envkit.cli import CLOSED_PIPE
+from envkit.cli.output import close_output, say
 from envkit.errors import EnvkitError
 
 # Written out, never collected by scanning: name -> module below envkit.cli. Each module has one click command `command`.
@@ -81,7 +80,6 @@ def run(arguments: Sequence[str]) -> int:
     try:
         result: Any = envkit.main(args=list(arguments), prog_name="envkit", standalone_mode=False)
         code = result if isinstance(result, int) else 0
-        sys.stdout.flush()
     except EnvkitError as error:
         _debug()
         say(f"error: {error.message}")
@@ -90,6 +88,9 @@ def run(arguments: Sequence[str]) -> int:
         code = error.exit_code
     except click.exceptions.Exit as done:
         code = done.exit_code
+    except SystemExit:
+        # Not used by any command: click's own way out when help is printed into a closed pipe.
+        code = CLOSED_PIPE
     except click.exceptions.NoArgsIsHelpError as error:
         say(error.ctx.get_help() if error.ctx else str(error))
         code = 2
@@ -103,7 +104,12 @@ def run(arguments: Sequence[str]) -> int:
         say("interrupted")
         code = 130
     except BrokenPipeError:
-        code = _closed_pipe()
+        close_output()
+        code = CLOSED_PIPE
+    except UnicodeEncodeError as error:
+        say(f"error: {error.object!a} holds what this system's text encoding ({error.encoding}) cannot carry")
+        say("hint: choose another name, or a UTF-8 locale: LC_ALL=C.UTF-8")
+        code = 2
     except OSError as error:
         _debug()
         where = f"{error.filename}: " if error.filename else ""
@@ -121,11 +127,3 @@ def run(arguments: Sequence[str]) -> int:
 def _debug() -> None:
     if os.environ.get("ENVKIT_DEBUG"):
         traceback.print_exc()
-
-
-def _closed_pipe() -> int:
-    """141, as a shell reports a program that ended on a closed pipe; keeps the interpreter from complaining at exit."""
-    with contextlib.suppress(OSError):
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, sys.stdout.fileno())
-    return 141

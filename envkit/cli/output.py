@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 import click
 
+from envkit.cli import CLOSED_PIPE
+
 F = TypeVar("F", bound=Callable[..., Any])
-CLOSED_PIPE = 141
 
 
 class _FormatOption(click.Option):

@@ -51,7 +51,27 @@ def own(directory: Path) -> Path:
 
 
 def read_state(directory: Path) -> State | None:
-    """The state of an environment of ours; None where there is none, or where its marker can't be read."""
+    """The state of an environment of ours; None where there is none.
+
+    One whose marker was lost or spoilt is told by its plan: it counts as left in the midst of a change.
+    """
+    return _marked(directory) or _by_its_plan(directory)
+
+
+def _by_its_plan(directory: Path) -> State | None:
+    from envkit.plan import digest, from_document
+
+    if not (directory / "pyvenv.cfg").is_file():
+        return None
+    try:
+        plan = from_document(json.loads((own(directory) / "plan.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    wish = {"scheme": plan.scheme, "torch": plan.framework_version, "python": plan.python}
+    return State(state=CHANGING, wish=wish, plan=digest(plan))
+
+
+def _marked(directory: Path) -> State | None:
     try:
         document = json.loads((own(directory) / "state.json").read_text(encoding="utf-8"))
         if document.get("schema") != SCHEMA or document["state"] not in (MAKING, CHANGING, COMPLETE):
@@ -123,6 +143,16 @@ def settle(directory: Path) -> Path:
             f"{str(path)!r} holds a {os.pathsep!r} or a line break, which no search path can carry",
             hint="choose another name: envkit up env",
         )
+    if not _is_text(path):
+        raise UsageError(
+            f"{str(path)!a} is no text that this system can carry ({sys.getfilesystemencoding()})",
+            hint="choose another name, or a UTF-8 locale: LC_ALL=C.UTF-8 envkit up env",
+        )
+    try:
+        path.lstat()
+    except OSError as fault:
+        if fault.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
+            raise cannot_write(path, fault) from None
     if path.is_symlink() and not path.exists():
         raise UsageError(
             f"{path} is a link to {path.readlink()}, which does not exist", hint="remove the link, or choose another folder"
@@ -136,6 +166,16 @@ def settle(directory: Path) -> Path:
             raise UsageError(_foreign(path, strangers), hint="choose an empty or a new folder: envkit up env")
     _writable(path)
     return path
+
+
+def _is_text(path: Path) -> bool:
+    """Whether other programs and files can carry the name: bytes that are no text are kept apart as lone surrogates."""
+    try:
+        str(path).encode("utf-8")
+        str(path).encode(sys.getfilesystemencoding())
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _strangers(path: Path) -> list[str]:

@@ -63,7 +63,7 @@ class DiskFull(EnvkitError):
 def make(work: Work) -> None:
     """Makes the bare environment. Files that are there stay; our own folder is one of them."""
     _write_project(work)
-    argv = [str(work.uv), "venv", "--allow-existing", "--no-progress", "--prompt", work.directory.name]
+    argv = [str(work.uv), "venv", "--allow-existing", "--no-progress", f"--prompt={work.directory.name}"]
     argv += ["--python", work.python.path or work.python.version]
     if work.python.path:
         argv += ["--no-python-downloads"]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from envkit.errors import EnvkitError, Unavailable, UsageError
+from envkit.model import Package, Plan, Verdict
+from envkit.plan import digest, to_document
 from envkit.venv import folder
 from envkit.venv.folder import (
+    CHANGING,
     COMPLETE,
     MAKING,
     Lock,
@@ -287,3 +291,43 @@ def test_a_state_folder_that_cannot_be_written_is_no_fault(tmp_path: Path, monke
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     remember(ours(tmp_path / "a"), tmp_path)
     assert isinstance(cannot_write(tmp_path, OSError(errno.EIO, "x")), EnvkitError)
+
+
+# ---- a marker that was lost --------------------------------------------------------------------------------------
+
+
+WRONG_TYPES = '{"schema": "envkit/state/1", "state": "complete", "installed": 5}'
+
+
+@pytest.mark.parametrize("marker", [None, "", "{", "[]", '{"schema": "x"}', WRONG_TYPES])
+def test_an_environment_of_ours_without_its_marker_is_told_by_its_plan(tmp_path: Path, marker: str | None) -> None:
+    (tmp_path / "envkit").mkdir()
+    (tmp_path / "pyvenv.cfg").touch()
+    plan = Plan(
+        scheme="linux-cpu",
+        verdict=Verdict.SUPPORTED,
+        platform="debian-12/x86_64",
+        accelerator_name="",
+        accelerator_arch="",
+        driver_have="",
+        driver_need="",
+        backend_name="cpu",
+        backend_version="0",
+        backend_tag="cpu",
+        device="cpu",
+        framework_name="torch",
+        framework_version="2.13.0",
+        python="3.11",
+        packages=(Package(name="torch", version="2.13.0+cpu", index="https://index.example/cpu"),),
+    )
+    (tmp_path / "envkit" / "plan.json").write_text(json.dumps(to_document(plan)), encoding="utf-8")
+    if marker is not None:
+        (tmp_path / "envkit" / "state.json").write_text(marker, encoding="utf-8")
+    state = read_state(tmp_path)
+    assert state is not None
+    assert (state.state, state.plan) == (CHANGING, digest(plan))
+    assert state.wish == {"scheme": "linux-cpu", "torch": "2.13.0", "python": "3.11"}
+    assert settle(tmp_path) == tmp_path.resolve()
+    # Without the environment itself, a plan alone makes nothing ours.
+    (tmp_path / "pyvenv.cfg").unlink()
+    assert read_state(tmp_path) is None
