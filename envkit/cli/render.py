@@ -67,10 +67,11 @@ def _default_folder() -> Path:
 
 
 def _has_own_roles(folder: Path) -> bool:
-    """Whether this is the checkout, whose roles are the originals."""
+    """Whether this is a checkout, whose roles are the originals and find the probe where it is written."""
     from envkit.data import shipped
 
-    return (folder / "playbooks").resolve() == shipped("playbooks").resolve()
+    own = (folder / "playbooks").resolve() == shipped("playbooks").resolve()
+    return own or (folder / "envkit" / "verify" / "probe.py").is_file()
 
 
 def _print(rendering: Rendering, drift: Drift, folder: Path, check: bool, prune: bool) -> None:
