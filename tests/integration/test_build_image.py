@@ -351,8 +351,9 @@ def test_a_proxy_that_is_not_there(envkit_command: list[str], anew: dict[str, st
     assert not has(f"{PREFIX}proxy:1")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_build_leaves_nothing(
-    envkit_command: list[str], anew: dict[str, str], tmp_path: Path, wheels: Path
+    envkit_command: list[str], anew: dict[str, str], tmp_path: Path, wheels: Path, number: signal.Signals
 ) -> None:
     name = f"{PREFIX}interrupted:1"
     env = {**os.environ, **anew, "PIP_FIND_LINKS": str(wheels)}
@@ -364,7 +365,7 @@ def test_an_interrupted_build_leaves_nothing(
         assert child.poll() is None, child.stderr.read() if child.stderr else ""
         assert time.monotonic() < deadline, "the install never began"
         time.sleep(0.1)
-    child.send_signal(signal.SIGINT)
+    child.send_signal(number)
     _, said = child.communicate(timeout=60)
     assert child.returncode == 130, said
     assert said.endswith("interrupted\n")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,11 @@ def test_standard_input_is_given_and_bad_bytes_do_not_break_reading() -> None:
 @pytest.mark.parametrize("argv", [["bad\0name"], [PYTHON, "a\0b"]])
 def test_what_cannot_be_started_is_an_answer(argv: list[str]) -> None:
     assert run(argv).returncode is None
+
+
+def test_no_pipe_is_left_to_the_garbage_collector() -> None:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        run([sys.executable, "-c", "import sys; print(1); print(2, file=sys.stderr)"])
+        gc.collect()
+    assert [str(each.message) for each in found if issubclass(each.category, ResourceWarning)] == []

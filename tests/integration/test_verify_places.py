@@ -280,7 +280,8 @@ def test_a_hanging_image_is_ended_within_the_limit(make_image: Callable[..., str
 
 
 @pytest.mark.docker
-def test_an_interrupted_verification_leaves_no_container(make_image: Callable[..., str]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_verification_leaves_no_container(make_image: Callable[..., str], number: signal.Signals) -> None:
     image = make_image(PLAN, lines=HANGING)
     running = subprocess.Popen(
         [sys.executable, "-P", "-m", "envkit", "verify", "--image", image],
@@ -292,7 +293,7 @@ def test_an_interrupted_verification_leaves_no_container(make_image: Callable[..
     while not leftovers() and time.monotonic() < until:
         time.sleep(0.1)
     assert leftovers()
-    running.send_signal(signal.SIGINT)
+    running.send_signal(number)
     _, errors = running.communicate(timeout=30)
     assert running.returncode == 130
     assert errors.split() == ["interrupted"]

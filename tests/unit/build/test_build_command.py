@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -263,3 +264,27 @@ def test_steps_of_one_image_are_told_from_anothers() -> None:
     for name in ("[a environment 1/1] RUN x", "[b environment 1/1] RUN x", "[system 1/1] RUN x"):
         stream.feed(json.dumps({"vertexes": [{"digest": name, "name": name, "started": "2026-01-01T00:00:00Z"}]}))
     assert [step.target for step in stream.steps.values()] == ["a", "b", ""]
+
+
+@pytest.mark.usefixtures("decided", "engine_there")
+def test_the_hint_leads_to_the_image_that_was_made(builder: Callable[..., Builder], capsys: pytest.CaptureFixture[str]) -> None:
+    builder("success.rawjson")
+    assert app.run(["build", "linux-cpu", "--tag", "lab/train:1"]) == 0
+    assert capsys.readouterr().out.endswith("  prove it on this machine: envkit verify --image lab/train:1\n")
+
+
+@pytest.mark.usefixtures("decided", "engine_there")
+def test_a_full_temporary_folder_is_named(
+    builder: Callable[..., Builder], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(*_words: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/usr/bin/uv")  # as shutil tells it: the source
+
+    builder("success.rawjson")
+    monkeypatch.setattr(building, "stage", full)
+    assert app.run(["build", "linux-cpu"]) == 6
+    said = capsys.readouterr().err
+    assert f"error: the temporary folder {tmp_path} is full: No space left on device\n" in said
+    assert "TMPDIR=/path" in said
+    assert "/usr/bin/uv" not in said
+    assert not list(tmp_path.glob("envkit-build-*"))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import os
 import re
+import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from envkit.build.progress import Step, Stream
-from envkit.cli.build import Drawing, Lines, now_at
+from envkit.cli.build import Drawing, Lines, _display, now_at
 
 Read = Callable[[str], Stream]
 Captured = Callable[[str], str]
@@ -232,3 +237,43 @@ def test_progress_that_is_drawn(capsys: pytest.CaptureFixture[str], captured: Ca
     assert re.search(r"  install, prune and prove: \d+\.\d s\n", said)
     assert any(re.search(r"install, prune and prove  \d+ s  Installed 1 package", text) for text in drawn)
     assert drawn[-1] == "", "nothing runs any more"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX are there pseudo-terminals")
+@pytest.mark.parametrize("name", ["success.rawjson", "failed-step.rawjson"])
+def test_progress_on_a_terminal(name: str, captured: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rich", reason="rich is missing, which draws the progress")
+    import pty
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    faults: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", faults.append)  # drawing goes on in a thread of its own
+    master, slave = pty.openpty()
+    drawn = bytearray()
+
+    def read() -> None:
+        with contextlib.suppress(OSError):
+            while piece := os.read(master, 4096):
+                drawn.extend(piece)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    with os.fdopen(slave, "w", encoding="utf-8") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        stream = Stream()
+        with _display("auto") as watch:
+            assert isinstance(watch, Drawing)
+            for document in objects(captured(name)):
+                for step, lines in stream.feed(json.dumps(document)):
+                    watch(step, lines)
+                time.sleep(0.005)  # time to draw between what happens
+    reader.join(timeout=10)
+    os.close(master)
+    text = drawn.decode()
+    assert faults == []
+    assert "Traceback" not in text
+    assert "\x1b[?25l" in text, "the cursor is hidden while something is drawn"
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "and comes back"
+    assert ": failed" in text if name.startswith("failed") else re.search(r"install, prune and prove: \d+\.\d s", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,11 @@ def test_an_ansible_url_may_mean_a_group(stage: Stage) -> None:
         (("linux-cpu", "--identity", "k"), "--identity belongs to --host or -i"),
         (("--ssh-config", "c"), "--ssh-config belongs to --host or -i"),
         (("--limit", "0"), "Invalid value for '--limit': 0.0 is not in the range x>=1."),
+        (("--limit", "-1"), "Invalid value for '--limit': -1.0 is not in the range x>=1."),
+        (("--limit", "nan"), "Invalid value for '--limit': nan is no time to wait"),
+        (("--limit", "inf"), "Invalid value for '--limit': inf is no time to wait"),
+        (("--limit", "1e99"), "Invalid value for '--limit': 1e+99 is no time to wait"),
+        (("-o", ""), "Invalid value for '-o' / '--output': it names no file."),
         (("--format", "html"), "Invalid value for '--format'"),
         (("--level", "gpu"), "Invalid value for '--level'"),
         (("-i", "absent.ini"), "Invalid value for '-i' / '--inventory'"),
@@ -302,7 +308,36 @@ def test_a_result_that_cannot_be_written_is_told(
     stage: Stage, env: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert code("--venv", env, "-o", tmp_path / "absent/report.txt") == 6
-    assert "No such file or directory" in capsys.readouterr().err
+    place = tmp_path / "absent/report.txt"
+    assert capsys.readouterr().err == (
+        f"error: the report cannot be written to {place}: No such file or directory\nhint: mkdir -p {place.parent}\n"
+    )
+    assert stage.calls == [], "told before anything was proved"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only on Linux is there /dev/full")
+def test_a_report_goes_through_a_device(
+    stage: Stage, env: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Should it fail, the machine must not lose its device.
+    monkeypatch.setattr(Path, "replace", lambda *_words: pytest.fail("a device was to be replaced"))
+    assert code("--venv", env, "-o", "/dev/full") == 6
+    assert "error: the report cannot be written to /dev/full: No space left on device\n" in capsys.readouterr().err
+    assert Path("/dev/full").is_char_device()
+    assert code("--venv", env, "-o", "/dev/null") == 0
+
+
+@pytest.mark.parametrize("level", ["host", "runtime", "compute"])
+@pytest.mark.parametrize("proof", [PASSED, FAILED, RUNTIME, replace(PASSED, checks=())])
+def test_junit_and_the_exit_code_agree(stage: Stage, env: Path, proof: Proof, level: str) -> None:
+    stage.answer = proof
+    result = invoke("--venv", env, "--level", level, "--format", "junit")
+    root = ElementTree.fromstring(result.stdout)
+    assert (root.get("failures") != "0") == (result.return_value == 1)
+    assert int(root.get("failures", "")) == len(root.findall(".//failure"))
+    assert int(root.get("skipped", "")) == len(root.findall(".//skipped"))
+    if not proof.passed:
+        assert root.findall(".//failure") or root.findall(".//skipped"), "what was not proven is not all green"
 
 
 def test_options_can_be_set_by_variables(

@@ -451,3 +451,22 @@ def test_a_host_that_hangs_under_a_plan_has_failed() -> None:
     proof = verify_host(PLAN, "ssh://lab1", limit=10, run=host(ended(None, timed_out=True)))
     assert not proof.passed
     assert proof.checks[0].detail == "no answer within 25 s: hung, and was killed"
+
+
+@pytest.mark.parametrize(
+    ("completed", "words"),
+    [
+        (ended(None, "", "[Errno 2] No such file", missing=True), "local://: there is no /absent/python"),
+        (ended(127, "", "sh: 1: /absent/python: not found", missing=True), "local://: there is no /absent/python"),
+        (
+            ended(None, "", "[Errno 13] Permission denied"),
+            "local://: /absent/python cannot be started: [Errno 13] Permission denied",
+        ),
+    ],
+)
+def test_a_python_that_was_named_and_is_not_there(completed: Completed, words: str) -> None:
+    for target in (None, PLAN):
+        with pytest.raises(Unavailable) as raised:
+            verify_host(target, "local://", python="/absent/python", run=host(completed))
+        assert raised.value.message == words
+        assert raised.value.hint.startswith("--python takes the path of a Python on that host")

@@ -695,3 +695,20 @@ def test_an_unforeseen_exception_is_a_failed_check() -> None:
 
     found = probe.timed("import", question)
     assert (found["outcome"], found["detail"]) == ("failed", "KeyError: 'x'")
+
+
+def gone(errors: str) -> Any:
+    """A worker that went away while it imported torch."""
+    return SimpleNamespace(
+        said=lambda _key: [], pending=lambda: "import", errors=errors.encode(), task={"device": None}, started=0.0
+    )
+
+
+def test_a_watchdog_that_crashes_is_no_crash_of_the_framework() -> None:
+    crash = 'Fatal Python error: Segmentation fault\n\nThread 0x1 (most recent call first):\n  File "a/b.py", line 2 in f\n'
+    found = probe.broken(gone("Timeout (0:00:00.75)!\n" + crash), False, -11, 1.0)
+    assert found is not None
+    assert found["detail"] == "did not come back within 1 s while importing torch (a/b.py line 2 in f): hung, and was killed"
+    found = probe.broken(gone(crash), False, -11, 1.0)
+    assert found is not None
+    assert found["detail"].startswith("the process was ended by signal SIGSEGV while importing torch")
