@@ -32,7 +32,7 @@ from envkit.model import (
     dotted,
 )
 from envkit.resolve.candidates import cards, companion, companion_pin, index_of, local_version, pin, python_key, pythons_of, rows
-from envkit.resolve.target import COMPUTE_MODULES, NO_MODULE, card_name, cards_text
+from envkit.resolve.target import COMPUTE_MODULES, NO_MODULE, card_name, cards_text, may_mean
 
 Rule = Callable[[Candidate, Target, Matrix, "Offers | None"], Answer]
 
@@ -245,7 +245,15 @@ def companions(candidate: Candidate, target: Target, matrix: Matrix, offers: Off
 def gpu_vendor(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
     """Whether the machine has a card that the backend can use."""
     backend = candidate.backend
-    if backend.device == "cpu" or target.accelerators is None or cards(backend, target):
+    used = cards(backend, target)
+    if backend.device == "cpu" or target.accelerators is None or any(card.vendor for card in used):
+        return _fits("gpu-vendor")
+    untold = next((card for card in target.accelerators if not card.vendor), None)
+    if untold is not None:
+        return _unknown(
+            "gpu-vendor", f"the vendor of {card_name(untold)} is not known{may_mean(untold)}", candidate.scheme.sources
+        )
+    if used:
         return _fits("gpu-vendor")
     wanted = f"an {vendor_title(backend.vendor)} GPU" if backend.vendor in ("nvidia", "amd", "intel", "apple") else "a GPU"
     there = cards_text(target.accelerators) or "no accelerator"
@@ -310,7 +318,7 @@ _SEVERITY = {Kind.FITS: 0, Kind.COMMUNITY: 1, Kind.SETTING: 2, Kind.UNKNOWN: 3, 
 def _code_answer(candidate: Candidate, card: Gpu, target: Target, matrix: Matrix) -> Answer:
     backend, build, name = candidate.backend, candidate.build, framework_build(candidate)
     if not card.arch:
-        return _unknown("gpu-code", f"the architecture of {card_name(card)} is not known", build.sources)
+        return _unknown("gpu-code", f"the architecture of {card_name(card)} is not known{may_mean(card)}", build.sources)
     row = matrix.archs.get(card.arch)
     sources = build.sources + (row.sources if row else ())
     if build.archs is None:

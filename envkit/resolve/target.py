@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from envkit.errors import UsageError
 from envkit.model import (
@@ -27,6 +28,9 @@ from envkit.model import (
 )
 from envkit.resolve import wishes
 from envkit.resolve.wishes import BackendWish, TorchWish
+
+if TYPE_CHECKING:
+    from envkit import devices
 
 _PCI_VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 
@@ -60,6 +64,7 @@ def read(matrix: Matrix, wish: Wish, facts: Facts | None = None, pythons: Sequen
     extras = _extras(matrix, wish.extras)
     platform, own_python = _platform(matrix, wish.os, facts, scheme)
     cards, notes = _cards(matrix, wish.gpu, facts, platform)
+    notes += _unreadable(facts)
     if cards is None and scheme is None and not _needs_no_card(matrix, backend):
         raise UsageError(
             "which accelerator? Nothing says what the machine has",
@@ -198,9 +203,12 @@ def _cards(matrix: Matrix, text: str, facts: Facts | None, platform: Platform) -
     cards, notes = [], []
     for found in facts.machine.gpus:
         card = _identified(found, facts.machine, platform)
-        if card.vendor in vendors or (anything and card.vendor in _PCI_VENDORS.values()) or _is_discrete(card):
+        if _only_draws(card):
+            continue
+        used = card.vendor in vendors or (anything and card.vendor in _PCI_VENDORS.values())
+        if used or not _is_graphics_of_a_processor(card, platform):
             cards.append(card)
-        elif card.vendor:
+        else:
             notes.append(f"{card_name(card)} is left aside: no scheme of the matrix uses {_vendor_title(card.vendor)} GPUs here")
     return tuple(cards), notes
 
@@ -211,7 +219,7 @@ def _serves_any(matrix: Matrix, scheme: Scheme, platform: Platform) -> bool:
 
 
 def _vendor_title(vendor: str) -> str:
-    return {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}.get(vendor, vendor)
+    return {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "apple": "Apple"}.get(vendor, vendor)
 
 
 def _card_named(text: str) -> tuple[Gpu, ...]:
@@ -256,10 +264,15 @@ def _meanings(products: Sequence[Product], archs: Sequence[str]) -> list[str]:
 
 def _identified(gpu: Gpu, machine: Machine, platform: Platform) -> Gpu:
     """The card with its vendor, architecture and name filled in from the catalogue, as far as it knows them."""
-    product = _product(gpu)
-    vendor = gpu.vendor or _PCI_VENDORS.get(gpu.pci_id.lower()[:4], "") or (product.vendor if product else "")
-    vendor = vendor or _vendor_of(gpu.arch, gpu.name)
-    arch = _arch_word(gpu.arch, vendor) or (product.arch if product else "")
+    product, vendor, arch = _product(gpu), _vendor_word(gpu), ""
+    if product is not None:
+        vendor, arch = vendor or product.vendor, product.arch
+    elif gpu.name and (found := _named(gpu.name)):
+        # What all its meanings share is known of an ambiguous name too.
+        vendor = vendor or found.vendor
+        arch = found.archs[0] if len(found.archs) == 1 and vendor == found.vendor else ""
+    vendor = vendor or _vendor_of(gpu.arch, gpu.name) or (_named(gpu.arch).vendor if gpu.arch else "")
+    arch = _arch_word(gpu.arch, vendor) or arch
     return replace(
         gpu,
         vendor=vendor,
@@ -284,11 +297,39 @@ def _looked_up(pci_id: str, name: str) -> Product | None:
     return product
 
 
+@lru_cache(maxsize=4096)
+def _named(name: str) -> devices.Found:
+    from envkit import devices
+
+    return devices.find(name)
+
+
+def may_mean(card: Gpu) -> str:
+    """What a card of unknown architecture may be, as the end of a sentence; "" where nothing is known of its name."""
+    found = _named(card.name) if card.name else None
+    if found is None or card.arch or not found.ambiguous:
+        return ""
+    return f": it may be {'; '.join(_meanings(found.products, found.archs))}"
+
+
+def _vendor_word(gpu: Gpu) -> str:
+    """The vendor that a report gives, in this project's word for it; "" for a word that means none."""
+    from envkit.devices.adapters import VENDORS
+
+    word = gpu.vendor.strip().lower()
+    if word and word not in VENDORS.values():
+        word = word if word == "qualcomm" else _vendor_of("", word)
+    return word or VENDORS.get(gpu.pci_id.lower()[:4], "")
+
+
 # Words of product names and of drivers, for reports that give neither vendor nor PCI id.
 _VENDOR_WORDS = {
-    "nvidia": ("nvidia", "geforce", "quadro", "tesla", "jetson"),
+    "nvidia": ("nvidia", "geforce", "quadro", "tesla", "jetson", "rtx", "gtx"),
     "amd": ("amd", "radeon", "instinct", "ati"),
     "intel": ("intel", "intel(r)"),
+    "apple": ("apple",),
+    "qualcomm": ("qualcomm", "qualcomm(r)", "adreno"),
+    "huawei": ("huawei", "ascend"),
 }
 
 
@@ -328,10 +369,36 @@ def _set_aside(cards: tuple[Gpu, ...] | None, asked: str) -> tuple[tuple[Gpu, ..
     return tuple(shown), tuple(hidden)
 
 
-def _is_discrete(card: Gpu) -> bool:
-    """Whether the catalogue knows it as a card of its own: even one that no scheme uses is no reason to take the CPU unasked."""
+def _only_draws(card: Gpu) -> bool:
+    """Whether it is a virtual screen or a management controller's display, which no one computes on."""
+    from envkit.devices.adapters import MANAGEMENT, VIRTUAL
+
+    pci_id = card.pci_id.lower()
+    if pci_id[:4] in VIRTUAL or pci_id in MANAGEMENT:
+        return True
+    return not (card.vendor or pci_id or card.arch) and bool(_DRAWING.search(card.name))
+
+
+_DRAWING = re.compile(
+    r"\b(virtio|qxl|bochs|vmware|virtualbox|hyper-?v|parallels|xen|cirrus|aspeed|matrox|llvmpipe|swiftshader|"
+    r"basic (display|render)|remote display|standard vga|virtual display)",
+    re.IGNORECASE,
+)
+# Intel's cards of their own; its other names are those of graphics inside processors.
+_INTEL_CARDS = re.compile(
+    r"\b(arc(\(tm\))?\s+(pro\s+)?[a-z]\d{2}|flex|(gpu )?max \d|data center|dg[12]\b|battlemage)", re.IGNORECASE
+)
+
+
+def _is_graphics_of_a_processor(card: Gpu, platform: Platform) -> bool:
+    """Whether it is known to be part of a processor; anything else is no reason to take the CPU unasked."""
     product = _product(card)
-    return product is not None and product.kind not in _INTEGRATED
+    if product is not None:
+        return product.kind in _INTEGRATED
+    if card.vendor == "intel":
+        # The PCI address of Intel's integrated graphics never changes.
+        return not _INTEL_CARDS.search(card.name) if card.name else card.pci_address.removeprefix("0000:") == "00:02.0"
+    return card.vendor == "qualcomm" or (card.vendor == "apple" and platform.os is Os.MACOS)
 
 
 def _is_integrated(card: Gpu) -> bool:
@@ -350,6 +417,22 @@ def _integrated_only(arch: str) -> bool:
 
 
 # ---- drivers -----------------------------------------------------------------------------------------------------
+
+
+def _unreadable(facts: Facts | None) -> list[str]:
+    """What the facts say that cannot be read, and so counts as not known."""
+    if facts is None:
+        return []
+    tables = {"machine.driver": facts.machine.driver}
+    tables |= {f"machine.drivers.{vendor}": driver for vendor, driver in facts.machine.drivers.items()}
+    found = [
+        f"{place}.kernel of the facts is no version, so the driver counts as not known: {driver.kernel!r}"
+        for place, driver in tables.items()
+        if driver.kernel and not dotted(driver.kernel)
+    ]
+    if facts.python.version and not _PYTHON_OF_FACTS.match(facts.python.version):
+        found.append(f"python.version of the facts is no Python 3, so it counts as not known: {facts.python.version!r}")
+    return found
 
 
 def _driver_facts(machine: Machine, vendor: str) -> DriverFacts:
@@ -395,6 +478,9 @@ def driver_number(vendor: str, os: Os, text: str) -> str:
 # ---- Pythons and companions --------------------------------------------------------------------------------------
 
 
+_PYTHON_OF_FACTS = re.compile(r"3\.\d+", re.ASCII)
+
+
 def _pythons(text: str, facts: Facts | None, offered: Sequence[str] | None, own: str) -> tuple[str, ...] | None:
     asked = wishes.read_python(text)
     if asked:
@@ -402,7 +488,7 @@ def _pythons(text: str, facts: Facts | None, offered: Sequence[str] | None, own:
     if offered is not None:
         return tuple(dict.fromkeys(wishes.read_python(each) for each in offered)) or None
     if facts and facts.python.version:
-        found = re.match(r"3\.\d+", facts.python.version, re.ASCII)
+        found = _PYTHON_OF_FACTS.match(facts.python.version)
         if found:
             return (found[0] + ("t" if facts.python.version.lower().endswith("t") else ""),)
     return (own,) if own else None
