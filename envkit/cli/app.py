@@ -70,7 +70,12 @@ class CommandGroup(click.Group):
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "ENVKIT"})
 @click.version_option(__version__, message="envkit %(version)s")
-@click.option("--overlay", type=click.Path(), multiple=True, help="A matrix overlay to apply; may be given several times.")
+@click.option(
+    "--overlay",
+    type=click.Path(),
+    multiple=True,
+    help="A matrix overlay to apply; may be given several times (ENVKIT_OVERLAY: separated as in PATH).",
+)
 def envkit(overlay: tuple[str, ...]) -> None:
     """Takes an AI machine from bare to proven."""
 
