@@ -136,9 +136,7 @@ def main(wanted: Sequence[str]) -> int:
         with tempfile.TemporaryDirectory() as name:
             venv = Path(name) / "env"
             up = [*envkit(), "up", str(venv), "--scheme", "linux-cpu"]
-            subprocess.run(
-                up, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={**os.environ, "XDG_STATE_HOME": name}
-            )
+            clock(up, Path(name), {**os.environ, "XDG_STATE_HOME": name})
             plan = json.loads((venv / "envkit/plan.json").read_text(encoding="utf-8"))
             print(f"{plan['framework']['name']} {plan['framework']['version']}, Python {plan['python']}")
             print(verify(venv))
