@@ -381,6 +381,7 @@ class LibraryRelease:
 
     version: str
     pythons: tuple[str, ...]
+    glibc: Dotted | None = None  # the oldest that its Linux wheels run on
     sources: tuple[str, ...] = ()
 
 

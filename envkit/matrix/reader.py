@@ -140,7 +140,12 @@ _BUILD: Shape = {
     "note": may(f.text),
     "source": _SOURCES,
 }
-_LIBRARY_RELEASE: Shape = {"version": need(f.release_version), "pythons": need(_PYTHONS), "source": _SOURCES}
+_LIBRARY_RELEASE: Shape = {
+    "version": need(f.release_version),
+    "pythons": need(_PYTHONS),
+    "glibc": may(f.version),
+    "source": _SOURCES,
+}
 _SCHEME: Shape = {
     "os": need(f.os_family),
     "backend": need(f.name),

@@ -16,6 +16,7 @@ from envkit.model import (
     FrameworkRelease,
     Gpu,
     Matrix,
+    Platform,
     Scheme,
     Target,
 )
@@ -41,7 +42,7 @@ class Rows:
         self._pythons: dict[tuple[object, ...], str] = {}
         self.drivers: dict[tuple[str, str, str], tuple[Dotted | None, tuple[str, ...]]] = {}  # each toolkit's own
         self.code: dict[tuple[object, ...], tuple[str, str]] = {}  # filled by the rule on compiled code
-        self.pins: dict[tuple[str, str, str], str | None] = {}
+        self.pins: dict[tuple[str, str, str, str], str | None] = {}
         self.companion_tags: dict[tuple[str, str, str], tuple[str, frozenset[tuple[str, str]]]] = {}
 
     def of(self, backend: Backend, framework: Framework) -> tuple[Row, ...]:
@@ -60,8 +61,15 @@ class Rows:
 
     def python(self, framework: Framework, row: Row, target: Target) -> str:
         """The Python to use: the first wanted one that everything has wheels for, else the first wanted one."""
-        release = target.platform.release
-        key = (framework.name, row.release.version, row.build.pythons, target.pythons, release, target.extras)
+        key = (
+            framework.name,
+            row.release.version,
+            row.build.pythons,
+            target.pythons,
+            target.platform.release,
+            _glibc(target.platform),
+            target.extras,
+        )
         if key not in self._pythons:
             if len(self._pythons) > 4096:  # many machines, one process: memory stays flat
                 self._pythons.clear()
@@ -150,21 +158,36 @@ def own_python(matrix: Matrix, target: Target) -> str:
     return release.python if release else ""
 
 
-def pin(matrix: Matrix, library: str, release: FrameworkRelease, python: str) -> str | None:
-    """The newest release of a library that the framework's release accepts and that has wheels for a Python."""
+def pin(matrix: Matrix, library: str, release: FrameworkRelease, python: str, platform: Platform | None = None) -> str | None:
+    """The newest release of a library that the framework's release accepts and that has wheels for a Python on a platform."""
     wanted = release.requires.get(library, "")
     pins = rows(matrix).pins
-    key = (library, wanted, python)
+    have = _glibc(platform) if platform else None
+    key = (library, wanted, python, str(have or ""))
     if key not in pins:
-        pins[key] = _pin(matrix, library, wanted, python)
+        if len(pins) > 4096:
+            pins.clear()
+        pins[key] = _pin(matrix, library, wanted, python, have)
     return pins[key]
 
 
-def _pin(matrix: Matrix, library: str, wanted: str, python: str) -> str | None:
+def _pin(matrix: Matrix, library: str, wanted: str, python: str, have: Dotted | None) -> str | None:
     for row in matrix.libraries.get(library, ()):
-        if python in row.pythons and matches(wanted, row.version):
+        loads = have is None or row.glibc is None or have >= row.glibc
+        if loads and python in row.pythons and matches(wanted, row.version):
             return row.version
     return None
+
+
+def oldest_glibc(matrix: Matrix, library: str, release: FrameworkRelease, python: str) -> Dotted | None:
+    """The least glibc on which any release of a library that the framework's release accepts has wheels for a Python."""
+    wanted = release.requires.get(library, "")
+    fitting = [row for row in matrix.libraries.get(library, ()) if python in row.pythons and matches(wanted, row.version)]
+    return min((row.glibc for row in fitting if row.glibc is not None), default=None)
+
+
+def _glibc(platform: Platform) -> Dotted | None:
+    return platform.glibc if platform.family == "linux" and platform.libc != "musl" else None
 
 
 def companion(matrix: Matrix, name: str, release: FrameworkRelease, python: str) -> str | None:
@@ -247,7 +270,7 @@ def _choose(matrix: Matrix, framework: Framework, row: Row, target: Target) -> s
     for python in choices:
         if (
             python in published
-            and all(pin(matrix, name, row.release, python) for name in libraries)
+            and all(pin(matrix, name, row.release, python, target.platform) for name in libraries)
             and all(companion(matrix, name, row.release, python) for name in target.extras)
         ):
             return python

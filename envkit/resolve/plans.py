@@ -73,7 +73,7 @@ def packages(candidate: Candidate, target: Target, matrix: Matrix, offers: Offer
         if text is not None:
             found.append(Package(name=name, version=text, index=index))
     for name in framework.default_packages:
-        text = pin(matrix, name, release, candidate.python)
+        text = pin(matrix, name, release, candidate.python, candidate.platform)
         if text is not None and name not in {package.name for package in found}:
             found.append(Package(name=name, version=text, index="pypi"))
     return tuple(found)

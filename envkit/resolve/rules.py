@@ -31,7 +31,18 @@ from envkit.model import (
     Wheel,
     dotted,
 )
-from envkit.resolve.candidates import cards, companion, companion_pin, index_of, local_version, pin, python_key, pythons_of, rows
+from envkit.resolve.candidates import (
+    cards,
+    companion,
+    companion_pin,
+    index_of,
+    local_version,
+    oldest_glibc,
+    pin,
+    python_key,
+    pythons_of,
+    rows,
+)
 from envkit.resolve.target import COMPUTE_MODULES, NO_MODULE, card_name, cards_text, may_mean
 
 Rule = Callable[[Candidate, Target, Matrix, "Offers | None"], Answer]
@@ -211,13 +222,21 @@ def _pythons_text(known: tuple[str, ...]) -> str:
 
 def libraries(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
     """Whether the libraries that a plan pins have a release for the Python that the framework accepts."""
+    platform = candidate.platform
     for name in candidate.framework.default_packages:
-        if name in matrix.libraries and pin(matrix, name, candidate.release, candidate.python) is None:
+        if name in matrix.libraries and pin(matrix, name, candidate.release, candidate.python, platform) is None:
             wanted = candidate.release.requires.get(name, "")
             reason = f"no {name}{wanted} that {framework_build(candidate)} works with has wheels for Python {candidate.python}"
             usable = [
-                each for each in pythons_of(candidate.release, candidate.build) if pin(matrix, name, candidate.release, each)
+                each
+                for each in pythons_of(candidate.release, candidate.build)
+                if pin(matrix, name, candidate.release, each, platform)
             ]
+            floor = oldest_glibc(matrix, name, candidate.release, candidate.python)
+            if floor is not None and pin(matrix, name, candidate.release, candidate.python) is not None:
+                reason += f" that run on glibc {platform.glibc}: they need {floor}"
+                if not usable:
+                    return _rejected("libraries", reason, candidate.release.sources, _newer_os(matrix, platform, floor))
             nearest = min(usable, key=lambda each: python_distance(each, candidate.python), default=None)
             change = Change(kind="python", text=f"use Python {nearest}", value=nearest) if nearest else None
             return _rejected("libraries", reason, candidate.release.sources, change)
