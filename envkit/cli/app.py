@@ -14,6 +14,7 @@ import click
 from envkit import __version__
 from envkit.cli import CLOSED_PIPE
 from envkit.cli.output import close_output, say
+from envkit.cli.signals import ended_as_interrupted
 from envkit.errors import EnvkitError
 
 # Written out, never collected by scanning: name -> module below envkit.cli. Each module has one click command `command`.
@@ -83,7 +84,8 @@ def envkit(overlay: tuple[str, ...]) -> None:
 def run(arguments: Sequence[str]) -> int:
     """The exit code of a call; prints what went wrong, never a traceback unless ENVKIT_DEBUG is set."""
     try:
-        result: Any = envkit.main(args=list(arguments), prog_name="envkit", standalone_mode=False)
+        with ended_as_interrupted():
+            result: Any = envkit.main(args=list(arguments), prog_name="envkit", standalone_mode=False)
         code = result if isinstance(result, int) else 0
     except EnvkitError as error:
         _debug()

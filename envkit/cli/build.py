@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from envkit.cli.output import emit, emit_json, fancy, format_option, say
-from envkit.cli.signals import ended_as_interrupted
 from envkit.errors import UsageError
 from envkit.model import Wish
 
@@ -58,7 +57,6 @@ _REMIND = 30.0
 )
 @format_option("text", "json")
 @click.pass_context
-@ended_as_interrupted()
 def command(
     ctx: click.Context,
     schemes: tuple[str, ...],

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from envkit.cli.output import emit, emit_json, fancy, format_option, say
-from envkit.cli.signals import ended_as_interrupted
 from envkit.errors import Unresolvable
 from envkit.model import Verdict, Wish
 
@@ -42,7 +41,6 @@ _ACCEPTED = (Verdict.SUPPORTED, Verdict.COMMUNITY)
 @click.option("--upgrade", is_flag=True, help="Look for something newer than what DIR holds.")
 @format_option("text", "json")
 @click.pass_context
-@ended_as_interrupted()
 def command(
     ctx: click.Context,
     directory: Path,

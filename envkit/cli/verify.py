@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from envkit.cli.output import emit, format_option, say
-from envkit.cli.signals import ended_as_interrupted
 from envkit.errors import EnvkitError, Unavailable, UsageError
 from envkit.files import write_whole
 
@@ -78,7 +77,6 @@ def _file(_context: click.Context, _option: click.Parameter, value: str | None) 
 )
 @format_option("text", "json", "junit", "md")
 @click.pass_context
-@ended_as_interrupted()
 def command(
     context: click.Context,
     scheme: str | None,
