@@ -16,6 +16,13 @@ NOTHING_FITS = 4
 _ACCEPTED = (Verdict.SUPPORTED, Verdict.COMMUNITY)
 
 
+class _Whole(click.types.StringParamType):
+    """A text that a variable of the environment gives as one, spaces and all, for an option that is collected."""
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        return [rv]
+
+
 @click.command()
 @click.argument("scheme", required=False, default="")
 @click.option(
@@ -27,7 +34,13 @@ _ACCEPTED = (Verdict.SUPPORTED, Verdict.COMMUNITY)
     help="The same as the argument SCHEME.",
 )
 @click.option("--os", "os", default="", metavar="OS", help="linux, windows, macos, wsl2 or a platform: ubuntu-24.04/x86_64.")
-@click.option("--gpu", default="", metavar="GPU", help='A product ("RTX 5090"), an architecture (sm_86), a PCI id, or none.')
+@click.option(
+    "--gpu",
+    type=_Whole(),
+    multiple=True,
+    metavar="GPU",
+    help='A product ("RTX 5090"), an architecture (sm_86), a PCI id, or none.',
+)
 @click.option("--driver", default="", metavar="VERSION", help="The kernel driver's version.")
 @click.option("--backend", default="", metavar="BACKEND", help='cuda, "cuda 12.8" or the name of a wheel index: cu128.')
 @click.option("--torch", default="", metavar="SPEC", help='"2.7.1", "2.7", ">=2.4,<2.8" or latest.')
@@ -57,7 +70,7 @@ def command(
     scheme: str,
     scheme_option: str,
     os: str,
-    gpu: str,
+    gpu: tuple[str, ...],
     driver: str,
     backend: str,
     torch: str,
@@ -78,10 +91,15 @@ def command(
 
     if scheme and scheme_option and scheme != scheme_option:
         raise UsageError(f"two schemes: {scheme} and {scheme_option}", hint="name one")
+    if len(gpu) > 1:
+        raise UsageError(
+            f"--gpu was given {len(gpu)} times: {', '.join(gpu)}",
+            hint="name one card at a time; the cards of a whole machine are told with --facts FILE",
+        )
     wish = Wish(
         scheme=scheme or scheme_option,
         os=os,
-        gpu=gpu,
+        gpu=gpu[0] if gpu else "",
         driver=driver,
         backend=backend,
         torch=torch,

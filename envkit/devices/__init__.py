@@ -9,7 +9,7 @@ from envkit.devices import names
 from envkit.devices.catalogue import Catalogue, read_catalogue
 from envkit.model import Product
 
-__all__ = ["Found", "by_pci", "find"]
+__all__ = ["Found", "by_pci", "find", "pci_id_of"]
 
 _PCI = re.compile(r"\[?(?:0x)?([0-9a-f]{4})[:/-](?:0x)?([0-9a-f]{4})\]?", re.IGNORECASE)
 _PCI_WINDOWS = re.compile(r"ven_([0-9a-f]{4})&dev_([0-9a-f]{4})", re.IGNORECASE)
@@ -37,6 +37,12 @@ def find(query: str) -> Found:
     known = read_catalogue()
     text = " ".join(query.split())[:_LONGEST]
     return _by_pci(text, known) or _by_arch(text, known) or _by_name(text, known)
+
+
+def pci_id_of(text: str) -> str:
+    """The PCI id that a text writes, as "10de:2684"; "" where it is none."""
+    found = _PCI.fullmatch(text.strip()) or _PCI_WINDOWS.search(text)
+    return f"{found[1]}:{found[2]}".lower() if found else ""
 
 
 def by_pci(pci_id: str) -> Product | None:
@@ -104,6 +110,8 @@ def _by_name(text: str, known: Catalogue) -> Found:
     parts = names.words(text)
     vendor = names.vendor_of(parts)
     hits = _hits(names.bare(parts), vendor, known)
+    if not hits and (begun := _begun(text, vendor, known)):
+        return begun
     if not hits:
         shorter, memory = names.without_memory(text)
         if memory is not None:
@@ -128,6 +136,26 @@ def _by_name(text: str, known: Catalogue) -> Found:
         kind="product",
         ambiguous=len(archs) > 1 or len({names.base(product.name) for product in products}) > 1,
     )
+
+
+def _begun(text: str, vendor: str, known: Catalogue) -> Found | None:
+    """Several products of one architecture whose names go on where the query ends: "RTX PRO 6000 Blackwell"."""
+    parts = names.bare(names.words(text))
+    start = names.key(parts)
+    if len(start) < 3 or not any(part.isdigit() for part in parts):
+        return None
+    # The query's last word must be a whole one: "V100" begins no "V100S".
+    whole = re.compile(r"[\W_]*".join(map(re.escape, parts)) + r"(?![a-z0-9])", re.IGNORECASE)
+    numbers = dict.fromkeys(
+        number for key, entries in known.names.items() if key.startswith(start) for number, distance in entries if distance < 2
+    )
+    found = [product for product in map(known.product, numbers) if not vendor or product.vendor == vendor]
+    found = [product for product in found if any(whole.search(name) for name in (product.name, *product.aliases))]
+    archs = {(product.vendor, product.arch) for product in found}
+    if len(found) < 2 or len(archs) != 1 or not found[0].arch:
+        return None
+    found.sort(key=lambda product: len(product.name))
+    return Found(products=tuple(found), archs=(found[0].arch,), vendor=found[0].vendor, kind="product")
 
 
 def _hits(parts: list[str], vendor: str, known: Catalogue) -> list[tuple[Product, int]]:

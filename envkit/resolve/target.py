@@ -228,6 +228,12 @@ def _card_named(text: str) -> tuple[Gpu, ...]:
     if text.lower() == "none":
         return ()
     found = devices.find(text)
+    pci_id = devices.pci_id_of(text)
+    if pci_id and found.kind == "none":
+        card = Gpu(pci_id=pci_id, vendor=found.vendor)
+        if _only_draws(card):
+            raise UsageError(f"{text!r} is a display adapter that computes nothing", hint="--gpu none means no accelerator")
+        return (replace(card, vendor=_vendor_word(card)),)
     if found.kind == "none" and not found.suggestions and not found.products and not found.archs:
         found_nothing = text.lower() in ("cpu", "no", "nothing")
         hint = (
@@ -239,12 +245,12 @@ def _card_named(text: str) -> tuple[Gpu, ...]:
     if found.ambiguous:
         raise UsageError(
             f"--gpu {text!r} may mean several: {'; '.join(_meanings(found.products, found.archs))}",
-            hint="write the full name, the architecture or the PCI id",
+            # A name sold with several chips cannot be written more fully.
+            hint=f"write {'' if len(found.products) == 1 else 'the full name, '}the architecture or the PCI id",
         )
     if found.products:
         product = found.products[0]
         arch = found.archs[0] if found.archs else product.arch
-        pci_id = text.lower() if found.kind == "pci" else ""
         return (Gpu(name="" if found.kind == "arch" else product.name, arch=arch, vendor=product.vendor, pci_id=pci_id),)
     if found.archs:
         return (Gpu(arch=found.archs[0], vendor=found.vendor),)

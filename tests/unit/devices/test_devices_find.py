@@ -174,6 +174,29 @@ def test_what_is_no_accelerator_is_none(query: str) -> None:
     assert (find(query).kind, find(query).products) == ("none", ())
 
 
+@pytest.mark.parametrize(
+    ("query", "arch", "member"),
+    [
+        ("Tesla V100", "sm_70", "Tesla V100 SXM2"),
+        ("nvidia tesla v100", "sm_70", "Tesla V100 PCIe"),
+        ("RTX PRO 6000 Blackwell", "sm_120", "RTX PRO 6000 Blackwell Server Edition"),
+    ],
+)
+def test_a_name_that_several_products_of_one_architecture_begin_with(query: str, arch: str, member: str) -> None:
+    found = find(query)
+    assert (found.archs, found.vendor, found.ambiguous) == ((arch,), "nvidia", False)
+    assert member in {product.name for product in found.products}
+
+
+@pytest.mark.parametrize("query", ["RTX 40", "Tesla V10", "Radeon RX 79", "Tesla", "RTX 4050", "AMD Tesla V100"])
+def test_the_beginning_of_a_word_or_of_several_architectures_means_nothing(query: str) -> None:
+    assert find(query).kind == "none"
+
+
+def test_the_names_of_the_card_beside_do_not_begin_with_it() -> None:
+    assert not any("V100S" in product.name for product in find("Tesla V100").products)
+
+
 def test_a_generic_name_is_no_product() -> None:
     """What an APU is called by its driver says nothing of its architecture."""
     assert find("AMD Radeon Graphics").kind == "none"

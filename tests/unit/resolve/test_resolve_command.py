@@ -207,6 +207,7 @@ def test_companions_and_settings() -> None:
     ("name", "value", "wanted"),
     [
         ("GPU", "gfx1031", "gfx1031"),
+        ("GPU", "RTX 5090", "GeForce RTX 5090"),
         ("SCHEME", "linux-cpu", "linux-cpu"),
         ("TORCH", "2.8.0", "torch 2.8.0"),
         ("ALL", "1", "candidates for"),
@@ -220,6 +221,12 @@ def test_every_option_can_be_set_by_the_environment(
     monkeypatch.setenv(f"ENVKIT_RESOLVE_{name}", value)
     assert run(["resolve"]) in (0, 4)
     assert wanted in capsys.readouterr().out
+
+
+def test_two_cards_are_not_taken_for_one() -> None:
+    result = call("--os", "linux", "--gpu", "RTX 5090", "--gpu", "RX 7900 XTX")
+    assert code(result) == 2
+    assert "--gpu was given 2 times: RTX 5090, RX 7900 XTX" in str(result.exception)
 
 
 def test_no_traceback_on_anything(capsys: pytest.CaptureFixture[str]) -> None:

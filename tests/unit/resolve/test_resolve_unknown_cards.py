@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from envkit import matrix as matrices
+from envkit.errors import UsageError
 from envkit.model import DriverFacts, Facts, Gpu, Machine, Matrix, PythonFacts, Resolution, Wish
 from envkit.resolve import resolve
 
@@ -99,3 +100,28 @@ def test_facts_that_cannot_be_read_are_named(matrix: Matrix) -> None:
         "python.version of the facts is no Python 3, so it counts as not known: 'banana'",
     )
     assert answer(matrix, card, python="3.12.1", driver=DriverFacts(kernel="580.65.06")).notes == ()
+
+
+@pytest.mark.parametrize("text", ["10de:ffff", "10DE:FFFF", "[10de:ffff]", "PCI\\VEN_10DE&DEV_FFFF&SUBSYS_1"])
+def test_a_pci_id_that_is_not_catalogued_is_an_unknown_card(matrix: Matrix, text: str) -> None:
+    resolution = resolve(matrix, Wish(os="linux", gpu=text))
+    assert resolution.plan is None
+    reasons = {one.reason for each in resolution.judged for one in each.answers}
+    assert "the architecture of 10de:ffff is not known" in reasons
+    assert "linux-rocm needs an AMD GPU; this machine has 10de:ffff" in reasons
+
+
+def test_a_pci_id_of_an_unknown_vendor_or_of_a_screen(matrix: Matrix) -> None:
+    resolution = resolve(matrix, Wish(os="linux", gpu="1db7:0001"))
+    assert "the vendor of 1db7:0001 is not known" in {one.reason for each in resolution.judged for one in each.answers}
+    with pytest.raises(UsageError, match="computes nothing"):
+        resolve(matrix, Wish(os="linux", gpu="1a03:2000"))
+
+
+def test_a_full_name_is_not_asked_to_be_written_in_full(matrix: Matrix) -> None:
+    with pytest.raises(UsageError) as one:
+        resolve(matrix, Wish(gpu="GeForce GT 710"))
+    assert one.value.hint == "write the architecture or the PCI id"
+    with pytest.raises(UsageError) as several:
+        resolve(matrix, Wish(gpu="RTX 4000"))
+    assert several.value.hint == "write the full name, the architecture or the PCI id"
