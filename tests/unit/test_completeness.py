@@ -152,7 +152,7 @@ def test_every_detect_module_is_listed() -> None:
 
 def test_no_machine_or_unfinished_work_in_the_tree() -> None:
     """Marks of unfinished work, and paths of one machine, have no place in what is shipped."""
-    marks = re.compile(r"\b(TODO|FIXME|XXX)\b|/work/")
+    marks = re.compile(rf"\b(TODO|FIXME|XXX)\b|{re.escape(f'{ROOT}/')}")
     wrong = []
     for folder in ("envkit", "templates", "playbooks", "images", "docs", "tests", ".ci"):
         for path in sorted((ROOT / folder).rglob("*")):
