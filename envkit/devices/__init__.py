@@ -69,6 +69,7 @@ def _of_chip(entry: list[object], pci_id: str, known: Catalogue) -> Product:
         arch=str(arch),
         family=products[0].family if products else "",
         kind=products[0].kind if products and len({product.kind for product in products}) == 1 else "",
+        cpu=products[0].cpu if products and len({product.cpu for product in products}) == 1 else "",
         pci_ids=(pci_id,),
     )
 

@@ -43,7 +43,7 @@ from envkit.resolve.candidates import (
     pythons_of,
     rows,
 )
-from envkit.resolve.target import COMPUTE_MODULES, NO_MODULE, card_name, cards_text, may_mean
+from envkit.resolve.target import COMPUTE_MODULES, NO_MODULE, card_name, cards_text, may_mean, processor
 
 Rule = Callable[[Candidate, Target, Matrix, "Offers | None"], Answer]
 
@@ -167,6 +167,11 @@ def cpu_arch(candidate: Candidate, target: Target, matrix: Matrix, offers: Offer
     """Whether the build is published for the machine's processor."""
     platform, build = target.platform, candidate.build
     word = f"{platform.family}/{platform.arch}"
+    for card in target.accelerators or ():
+        wanted = processor(card)
+        if wanted and (platform.family != "linux" or platform.arch != wanted):
+            reason = f"{card_name(card)} is built together with its processor: its systems are linux/{wanted}, never {word}"
+            return _rejected("cpu-arch", reason)
     if word in build.platforms or not any(each.startswith(f"{platform.family}/") for each in build.platforms):
         return _fits("cpu-arch")  # another system altogether is the business of os-family
     reason = f"{framework_build(candidate)} is published for {', '.join(build.platforms)}; this machine is {word}"

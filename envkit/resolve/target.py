@@ -65,6 +65,7 @@ def read(matrix: Matrix, wish: Wish, facts: Facts | None = None, pythons: Sequen
     platform, own_python = _platform(matrix, wish.os, facts, scheme)
     cards, notes = _cards(matrix, wish.gpu, facts, platform)
     notes += _unreadable(facts)
+    platform = _beside(cards, platform, told=_says_processor(wish.os, facts, platform))
     if cards is None and scheme is None and not _needs_no_card(matrix, backend):
         raise UsageError(
             "which accelerator? Nothing says what the machine has",
@@ -153,6 +154,26 @@ def _platform(matrix: Matrix, text: str, facts: Facts | None, scheme: Scheme | N
         return wishes.platform_of(row), row.python
     os = scheme.os if scheme else Os.LINUX
     return Platform(os=os, arch=wishes.default_word(os), libc=wishes.libc_of(os, "", "")), ""
+
+
+def _says_processor(text: str, facts: Facts | None, platform: Platform) -> bool:
+    """Whether the architecture of the processor was told, and not only taken for the usual one."""
+    known = wishes.machine_word(platform.os, facts.machine.arch) if facts else ""
+    return "/" in text or (bool(known) and (not text.strip() or known == platform.arch))
+
+
+def _beside(cards: tuple[Gpu, ...] | None, platform: Platform, *, told: bool) -> Platform:
+    """The platform with the processor that the cards come with, where none was told."""
+    beside = {processor(card) for card in cards or ()}
+    if told or len(beside) != 1 or "" in beside or platform.family != "linux":
+        return platform
+    return replace(platform, arch=beside.pop())
+
+
+def processor(card: Gpu) -> str:
+    """The only processor that a card comes with, as GB10 with an Arm one; "" where it may be any."""
+    product = _product(card)
+    return product.cpu if product else ""
 
 
 def _os_of_facts(machine: Machine) -> Os | None:

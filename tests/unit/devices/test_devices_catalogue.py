@@ -16,7 +16,7 @@ from envkit.matrix import load
 
 FACTS = Path(__file__).resolve().parents[3].parent / "shared/facts"
 FIELDS = {
-    "name", "arch", "family", "kind", "memory_gib", "pci_ids", "aliases", "variants", "year", "note", "source",
+    "name", "arch", "family", "kind", "cpu", "memory_gib", "pci_ids", "aliases", "variants", "year", "note", "source",
 }  # fmt: skip
 KINDS = {"datacenter", "workstation", "consumer", "laptop", "apu", "jetson"}
 
@@ -38,6 +38,7 @@ def test_rows_have_the_shape_that_is_read(vendor: str) -> None:
         assert set(row) <= FIELDS, row
         assert row["source"] in file["source"], row
         assert row["kind"] in KINDS, row
+        assert row.get("cpu", "aarch64") == "aarch64", row
         assert row.get("arch", "") in ("", *file["archs"]), row
         assert set(row.get("variants", ())) <= set(file["archs"]), row
         assert not row.get("arch") or not row.get("variants"), row
