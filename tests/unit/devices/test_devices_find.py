@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -322,7 +324,10 @@ def test_it_is_quick() -> None:
     assert time.perf_counter() - start < 0.05
 
 
-def test_a_second_process_starts_from_the_kept_index(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_process_starts_from_the_kept_index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # A cache of its own: others may be tidying up in the user's at this moment.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    read_catalogue.cache_clear()
     read_catalogue()
     read_catalogue.cache_clear()
     monkeypatch.setattr("envkit.devices.catalogue._index", lambda files: pytest.fail("made again"))
