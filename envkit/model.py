@@ -55,19 +55,26 @@ class Evidence(StrEnum):
 
 @lru_cache(maxsize=16384)
 def _dotted_key(text: str) -> tuple[int, ...]:
-    numbers = [int(part) for part in text.split(".")]
+    found = _DOTTED.match(text)
+    numbers = [int(part) for part in (found[1] if found else text).split(".")]
     while len(numbers) > 1 and numbers[-1] == 0:
         numbers.pop()
+    if found and found[2]:
+        # What comes before 8.0 is later than every 7.x, so it stands at the end of that line.
+        numbers[-1] -= 1
+        numbers += [_BEFORE_FINAL + ("alpha", "beta", "rc").index(found[2].lower()), int(found[3] or 0)]
     return tuple(numbers)
 
 
-_DOTTED = re.compile(r"\d+(\.\d+)*\Z", re.ASCII)
+_DOTTED = re.compile(r"(\d+(?:\.\d+)*)(?:[.-]?(alpha|beta|rc)\.?(\d*))?\Z", re.ASCII | re.IGNORECASE)
+_BEFORE_FINAL = 1_000_000
 
 
 class Dotted(str):
-    """A version of plain numbers as its vendor writes it: drivers, CUDA, ROCm, glibc, kernels, Python.
+    """A version of plain numbers as its vendor writes it: drivers, CUDA, ROCm, CANN, glibc, kernels, Python.
 
-    It keeps its text ("580.65.06") and compares by number ("6.2" equals "6.2.0"). Raises ValueError for anything else.
+    It keeps its text ("580.65.06") and compares by number ("6.2" equals "6.2.0"); "8.2.RC1" and "9.1.0-beta.3" come before
+    their final release. Raises ValueError for anything else.
     """
 
     __slots__ = ()
@@ -86,7 +93,7 @@ class Dotted(str):
     @property
     def major(self) -> int:
         """The first number."""
-        return self.key[0]
+        return int(self.split(".")[0])
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Dotted):
@@ -288,6 +295,7 @@ class BackendRelease:
     min_driver: Mapping[Os, Dotted] = field(default_factory=_nothing)  # what a wheel of this tag needs (minor-version floor)
     toolkit_driver: Mapping[Os, Dotted] = field(default_factory=_nothing)  # the toolkit's own driver
     max_driver: Mapping[Os, Dotted] = field(default_factory=_nothing)
+    tested_driver: Mapping[Os, str] = field(default_factory=_nothing)  # released together, where no minimum is stated
     min_kernel: Mapping[Os, Dotted] = field(default_factory=_nothing)  # Windows: the build, 10.0.16299
     platforms: tuple[str, ...] | None = None  # platform ids that the vendor lists; None: not known
     archs: tuple[str, ...] | None = None  # architectures that the vendor lists; None: not known
@@ -320,7 +328,12 @@ class Backend:
     releases: tuple[BackendRelease, ...] = ()
     branches: tuple[DriverBranch, ...] = ()
     overrides: tuple[OverrideSetting, ...] = ()
-    code_rule: str = ""  # how compiled code runs on a device: "cuda" (same major, PTX), "exact" (gfx), "any"
+    # How code runs on a device: "cuda" (same major, PTX), "exact" (gfx), "any" (every card of the vendor), "listed" (those that
+    # the backend's release lists, since the code is for the chip and no one says which is in a wheel).
+    code_rule: str = ""
+    modules: tuple[str, ...] = ()  # Linux kernel modules through which the compute stack reaches its cards
+    visible: str = ""  # the variable that says which cards a process may use
+    without_card: str = ""  # the device used where there is no such card; "": then it cannot be used
     sources: tuple[str, ...] = ()
 
 
@@ -339,6 +352,15 @@ class FrameworkRelease:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Pin:
+    """A further package that a build needs."""
+
+    version: str
+    index: str = ""  # "": where the build itself comes from
+    extras: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Build:
     """One build of a framework for a tag and platforms: `[[framework.<name>.build]]`."""
 
@@ -352,9 +374,11 @@ class Build:
     glibc: Dotted | None = None
     macos: Dotted | None = None
     local: str | None = None  # local version: "+cu128"; "" for none; None: "+" and the tag
-    index: str | None = None  # None: the framework's index with the tag
+    package: str = ""  # "": the framework's; onnxruntime-gpu
+    index: str | None = None  # None: the framework's index with the tag; "vendor": by no index that uv can use
+    image: str = ""  # the vendor's image that holds it
     extras: str = ""  # "device-{arch}": torch[device-gfx1100]
-    packages: Mapping[str, str] = field(default_factory=_nothing)  # further packages that this build needs, from `index`
+    packages: Mapping[str, Pin] = field(default_factory=_nothing)  # further packages that this build needs
     partners: tuple[str, ...] = ()  # what it pulls in that must come from its own index: strangers hold the name on PyPI
     vendor_supported: bool | None = None  # False: community work
     evidence: Evidence = Evidence.CLAIMED
@@ -409,6 +433,7 @@ class Scheme:
     task: str  # train, infer
     title: str
     for_whom: str
+    device: str = ""  # what this framework calls the device, where it is another word than the backend's
     needs: tuple[str, ...] = ()
     pros: tuple[str, ...] = ()
     cons: tuple[str, ...] = ()
@@ -416,6 +441,28 @@ class Scheme:
     container: Container | None = None
     no_container: str = ""  # why there is none, and the way out
     env: Mapping[str, str] = field(default_factory=_nothing)
+    install: tuple[str, ...] = ()  # the steps by which a person gets what no index serves
+    stability: str = ""  # stable, beta, prototype, maintenance, ended
+    ecosystem: str = ""  # broad, good, narrow
+    multi_device: str = ""  # yes, limited, no, unknown
+    collectives: str = ""  # nccl, rccl, hccl, ...
+    zh: Mapping[str, Any] = field(default_factory=_nothing)  # the texts in Chinese, by the same names
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cloud:
+    """An accelerator that is reached over the network and has no environment of its own: `[cloud.<name>]`."""
+
+    name: str
+    title: str
+    text: str
+    package: str = ""
+    version: str = ""
+    endpoint: str = ""
+    env: tuple[str, ...] = ()
+    training: bool = False
+    zh: Mapping[str, Any] = field(default_factory=_nothing)
     sources: tuple[str, ...] = ()
 
 
@@ -431,6 +478,8 @@ class Matrix:
     frameworks: Mapping[str, Framework]
     libraries: Mapping[str, tuple[LibraryRelease, ...]]  # newest first
     schemes: Mapping[str, Scheme]
+    clouds: Mapping[str, Cloud] = field(default_factory=_nothing)
+    framework: str = ""  # the one that is meant where none is named; "": any
 
 
 # ---- a wish, and what fits it ------------------------------------------------------------------------------------
@@ -441,6 +490,7 @@ class Wish:
     """What a user asks for; `""` and None leave a thing open."""
 
     scheme: str = ""
+    framework: str = ""  # "": that of the scheme, or the default one
     os: str = ""  # linux, windows, macos, wsl2, or a platform: ubuntu-24.04/x86_64
     gpu: str = ""  # as people write it; "none" for no accelerator
     driver: str = ""
@@ -610,8 +660,8 @@ class Plan:
 
     @property
     def framework_package(self) -> Package:
-        """The package that carries the framework itself."""
-        return next(package for package in self.packages if package.name == self.framework_name)
+        """The package that carries the framework itself: the first one."""
+        return self.packages[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,6 +33,7 @@ class _Whole(click.types.StringParamType):
     metavar="NAME",
     help="The same as the argument SCHEME.",
 )
+@click.option("--framework", default="", metavar="NAME", help="Another framework than torch: jax, onnxruntime, ...")
 @click.option("--os", "os", default="", metavar="OS", help="linux, windows, macos, wsl2 or a platform: ubuntu-24.04/x86_64.")
 @click.option(
     "--gpu",
@@ -43,7 +44,7 @@ class _Whole(click.types.StringParamType):
 )
 @click.option("--driver", default="", metavar="VERSION", help="The kernel driver's version.")
 @click.option("--backend", default="", metavar="BACKEND", help='cuda, "cuda 12.8" or the name of a wheel index: cu128.')
-@click.option("--torch", default="", metavar="SPEC", help='"2.7.1", "2.7", ">=2.4,<2.8" or latest.')
+@click.option("--torch", default="", metavar="SPEC", help='The framework\'s release: "2.7.1", "2.7", ">=2.4,<2.8" or latest.')
 @click.option("--python", default="", metavar="VERSION", help='"3.12", or "3.13t" for a free-threaded one.')
 @click.option(
     "--with",
@@ -69,6 +70,7 @@ def command(
     ctx: click.Context,
     scheme: str,
     scheme_option: str,
+    framework: str,
     os: str,
     gpu: tuple[str, ...],
     driver: str,
@@ -98,6 +100,7 @@ def command(
         )
     wish = Wish(
         scheme=scheme or scheme_option,
+        framework=framework,
         os=os,
         gpu=gpu[0] if gpu else "",
         driver=driver,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
 from envkit.matrix.reader import arch_order, natural, order_of
-from envkit.model import Build, Framework, Matrix, Os
+from envkit.model import Build, Framework, Matrix, Os, Scheme
 
 
 def check(matrix: Matrix) -> list[str]:
@@ -26,6 +26,7 @@ def check(matrix: Matrix) -> list[str]:
     for name, scheme in matrix.schemes.items():
         parts = name.split("-")
         fitting = (str(scheme.os), scheme.backend, *((scheme.framework,) if len(parts) > 2 else ()))
+        faults += _languages(scheme)
         if tuple(parts) != fitting:
             faults.append(f"scheme.{name}: is named otherwise than <os>-<backend>[-<framework>]: {'-'.join(fitting)}")
         if scheme.container and scheme.os in (Os.WINDOWS, Os.MACOS):
@@ -41,8 +42,27 @@ def check(matrix: Matrix) -> list[str]:
     return faults
 
 
+def _languages(scheme: Scheme) -> Iterable[str]:
+    """What a text lacks in the other language."""
+    if not scheme.zh:
+        return
+    path = f"scheme.{scheme.name}.zh"
+    for field in ("title", "for_whom", "needs", "pros", "cons", "cannot", "install", "no_container"):
+        mine, theirs = getattr(scheme, field), scheme.zh.get(field)
+        if mine and not theirs:
+            yield f"{path}.{field}: is missing"
+        elif isinstance(mine, tuple) and len(mine) != len(theirs or ()):
+            yield f"{path}.{field}: has {len(theirs or ())} items, the English text has {len(mine)}"
+
+
 def _rows(matrix: Matrix) -> Iterable[tuple[str, Any]]:
-    for section, table in (("platform", matrix.platforms), ("arch", matrix.archs), ("scheme", matrix.schemes)):
+    tables: tuple[tuple[str, Mapping[str, Any]], ...] = (
+        ("platform", matrix.platforms),
+        ("arch", matrix.archs),
+        ("scheme", matrix.schemes),
+        ("cloud", matrix.clouds),
+    )
+    for section, table in tables:
         yield from ((f"{section}.{name}", row) for name, row in table.items())
     for name, backend in matrix.backends.items():
         yield f"backend.{name}", backend
@@ -63,6 +83,7 @@ def _order(matrix: Matrix) -> Iterable[str]:
         ("framework", matrix.frameworks),
         ("library", matrix.libraries),
         ("scheme", matrix.schemes),
+        ("cloud", matrix.clouds),
     )
     for section, table in sections:
         key: Callable[[str], Any] = arch_order if section == "arch" else natural

@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from envkit.model import Dotted, Evidence, Os
+from envkit.model import Dotted, Evidence, Os, Pin
 
 # What a reader gives for a value that it noted a fault of.
 BAD: Final = object()
@@ -114,7 +114,9 @@ specifier = matching(
     r"((===?|[<>!~]=|[<>])[A-Za-z0-9.*+!_-]+)(,(===?|[<>!~]=|[<>])[A-Za-z0-9.*+!_-]+)*", 'a specifier such as "<2"'
 )
 local = matching(r"(\+[a-z0-9]+([._-][a-z0-9]+)*)?", 'a local version such as "+cu128", or ""')
-index = matching(r"pypi|https?://[^\s\"'`\\$<>|;&]+", '"pypi" or an address such as "https://download.pytorch.org/whl/{tag}"')
+index = matching(
+    r"pypi|vendor|https?://[^\s\"'`\\$<>|;&]+", '"pypi", "vendor" or an address such as "https://download.pytorch.org/whl/{tag}"'
+)
 address = matching(r"https?://[^\s\"'`\\<>|]+", "an address that begins with https://")
 variable = matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable")
 extras = matching(r"[A-Za-z0-9_.{},-]+", 'extras such as "device-{arch}"')
@@ -152,6 +154,15 @@ def os_family(value: Any, path: str, faults: Faults) -> Any:
     """An operating-system family."""
     word = _OS_WORD(value, path, faults)
     return word if word is BAD else Os(word)
+
+
+def pin(value: Any, path: str, faults: Faults) -> Any:
+    """A version, or a table with a version, an index and extras."""
+    if type(value) is not dict:
+        found = release_version(value, path, faults)
+        return found if found is BAD else Pin(version=found)
+    values = table(value, _PIN, path, faults)
+    return values if values is BAD else Pin(**values)
 
 
 def several(item: Reader, *, least: int = 0) -> Reader:
@@ -247,6 +258,9 @@ def table(value: Any, shape: Shape, path: str, faults: Faults, *, partial: bool 
             if needed and word not in value:
                 faults.add(join(path, word), "is missing")
     return BAD if len(faults.lines) > before else result
+
+
+_PIN: Shape = {"version": need(release_version), "index": may(index), "extras": may(extras)}
 
 
 def join(path: str, word: str) -> str:

@@ -19,6 +19,7 @@ from envkit.model import (
     Backend,
     BackendRelease,
     Build,
+    Cloud,
     Container,
     DriverBranch,
     Framework,
@@ -41,9 +42,13 @@ _NAMES = f.several(f.name)
 _PYTHONS = f.several(f.python, least=1)
 _BY_OS = f.keyed(f.os_family, f.version)
 _ENV = f.keyed(f.variable, f.text)
-_PACKAGES = f.keyed(f.package, f.release_version)
+_PACKAGES = f.keyed(f.package, f.pin)
 
-_META: Shape = {"schema": need(lambda value, path, faults: _schema(value, path, faults)), "updated": need(f.date)}
+_META: Shape = {
+    "schema": need(lambda value, path, faults: _schema(value, path, faults)),
+    "updated": need(f.date),
+    "framework": may(f.name),
+}
 _SOURCE: Shape = {"text": need(f.text), "url": may(f.address), "date": may(f.date)}
 _PLATFORM: Shape = {
     "os": need(f.os_family),
@@ -69,7 +74,10 @@ _BACKEND: Shape = {
     "vendor": need(lambda value, path, faults: value if value == "" else f.name(value, path, faults)),
     "title": need(f.text),
     "device": need(f.name),
-    "code_rule": may(f.one_of(("cuda", "exact", "any"), "code rule")),
+    "code_rule": may(f.one_of(("cuda", "exact", "any", "listed"), "code rule")),
+    "modules": may(_NAMES),
+    "visible": may(f.variable),
+    "without_card": may(f.name),
     "source": _SOURCES,
 }
 _BACKEND_RELEASE: Shape = {
@@ -78,6 +86,7 @@ _BACKEND_RELEASE: Shape = {
     "min_driver": may(_BY_OS),
     "toolkit_driver": may(_BY_OS),
     "max_driver": may(_BY_OS),
+    "tested_driver": may(f.keyed(f.os_family, f.text)),
     "min_kernel": may(_BY_OS),
     "platforms": may(_NAMES),
     "archs": may(_NAMES),
@@ -131,7 +140,9 @@ _BUILD: Shape = {
     "glibc": may(f.version),
     "macos": may(f.version),
     "local": may(f.local),
+    "package": may(f.package),
     "index": may(f.index),
+    "image": may(f.image),
     "extras": may(f.extras),
     "partners": may(f.several(f.package)),
     "packages": may(_PACKAGES),
@@ -158,7 +169,35 @@ _SCHEME: Shape = {
     "cons": may(_TEXTS),
     "cannot": may(_TEXTS),
     "no_container": may(f.text),
+    "device": may(f.name),
     "env": may(_ENV),
+    "install": may(_TEXTS),
+    "stability": may(f.one_of(("stable", "beta", "prototype", "maintenance", "ended"), "stability")),
+    "ecosystem": may(f.one_of(("broad", "good", "narrow"), "ecosystem")),
+    "multi_device": may(f.one_of(("yes", "limited", "no", "unknown"), "word for several devices")),
+    "collectives": may(f.name),
+    "zh": may(lambda value, path, faults: f.table(value, _SCHEME_ZH, path, faults)),
+    "source": _SOURCES,
+}
+_SCHEME_ZH: Shape = {
+    "title": may(f.text),
+    "for_whom": may(f.text),
+    "needs": may(_TEXTS),
+    "pros": may(_TEXTS),
+    "cons": may(_TEXTS),
+    "cannot": may(_TEXTS),
+    "no_container": may(f.text),
+    "install": may(_TEXTS),
+}
+_CLOUD: Shape = {
+    "title": need(f.text),
+    "text": need(f.text),
+    "package": may(f.package),
+    "version": may(f.release_version),
+    "endpoint": may(f.address),
+    "env": may(f.several(f.variable)),
+    "training": may(f.flag),
+    "zh": may(lambda value, path, faults: f.table(value, {"title": may(f.text), "text": may(f.text)}, path, faults)),
     "source": _SOURCES,
 }
 _CONTAINER: Shape = {
@@ -170,7 +209,7 @@ _CONTAINER: Shape = {
     "groups": may(f.several(f.group)),
 }
 
-_SECTIONS = ("meta", "source", "platform", "arch", "backend", "framework", "library", "scheme")
+_SECTIONS = ("meta", "source", "platform", "arch", "backend", "framework", "library", "scheme", "cloud")
 _WITHDRAW: Shape = {"withdraw": need(lambda value, path, faults: True if value is True else faults.add(path, "can only be true"))}
 
 
@@ -208,10 +247,12 @@ class _Group:
 @dataclass(slots=True)
 class _Draft:
     updated: str = ""
+    framework: _Row | None = None
     sources: _Rows = field(default_factory=dict)
     platforms: _Rows = field(default_factory=dict)
     archs: _Rows = field(default_factory=dict)
     schemes: _Rows = field(default_factory=dict)
+    clouds: _Rows = field(default_factory=dict)
     backends: dict[str, _Group] = field(default_factory=dict)
     frameworks: dict[str, _Group] = field(default_factory=dict)
     libraries: dict[str, _Group] = field(default_factory=dict)
@@ -273,6 +314,7 @@ class _File:
         self._groups(content, "framework", _FRAMEWORK, _FRAMEWORK_LISTS, self.draft.frameworks)
         self._groups(content, "library", {"source": _SOURCES}, _LIBRARY_LISTS, self.draft.libraries)
         self._schemes(content)
+        self._tables(content, "cloud", _CLOUD, lambda key, values: Cloud(name=key, **values), self.draft.clouds)
 
     def _section(self, content: Mapping[str, Any], word: str) -> Iterable[tuple[str, Any, str]]:
         if word not in content:
@@ -294,6 +336,8 @@ class _File:
         values = f.table(content["meta"], _META, "meta", self.faults, partial=self.overlay)
         if values is not BAD:
             self.draft.updated = values.get("updated", self.draft.updated)
+            if "framework" in values:
+                self.draft.framework = _Row(values["framework"], self.faults, "meta")
 
     def _withdrawn(self, entry: Any, path: str, known: bool, words: Iterable[str], what: str) -> bool:
         """Whether a table of an overlay only takes a row away."""
@@ -472,7 +516,7 @@ class _References:
     def check(self) -> None:
         """Looks at every row."""
         draft = self.draft
-        for row in (*draft.platforms.values(), *draft.archs.values(), *draft.schemes.values()):
+        for row in (*draft.platforms.values(), *draft.archs.values(), *draft.schemes.values(), *draft.clouds.values()):
             self._sources(row)
         for row in draft.archs.values():
             self._each(row, "runs_code_of", row.value.runs_code_of or (), self.archs, "architecture")
@@ -489,6 +533,8 @@ class _References:
             self._one(row, "framework", row.value.framework, self.frameworks, "framework")
             if row.value.container:
                 self._one(row, "container.platform", row.value.container.platform, self.platforms, "platform")
+        if draft.framework:
+            self._one(draft.framework, "framework", draft.framework.value, self.frameworks, "framework")
         for word, entry, faults, path in draft.wrong:
             self._wrong(word, entry, _Row(None, faults, path))
 
@@ -626,6 +672,7 @@ def _finish(draft: _Draft, *, sort: bool) -> Matrix:
 
     return Matrix(
         updated=draft.updated,
+        framework=draft.framework.value if draft.framework else "",
         sources=named(draft.sources),
         platforms=named(draft.platforms),
         archs=named(draft.archs),
@@ -654,4 +701,5 @@ def _finish(draft: _Draft, *, sort: bool) -> Matrix:
             }
         ),
         schemes=named(draft.schemes),
+        clouds=named(draft.clouds),
     )

@@ -135,6 +135,11 @@ def local_version(build: Build) -> str:
     return build.local if build.local is not None else f"+{build.tag}"
 
 
+def package_of(candidate: Candidate) -> str:
+    """The package that carries the framework in a candidate's build."""
+    return candidate.build.package or candidate.framework.package
+
+
 def index_of(framework: Framework, build: Build) -> str:
     """The index that serves a build."""
     index = build.index if build.index is not None else framework.index

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from envkit.model import Answer, Candidate, Gpu, Judged, Kind, Matrix, Offers, Package, Plan, Source, Target
-from envkit.resolve.candidates import cards, index_of, local_version, own_python, pin
-from envkit.resolve.rules import companion_version, framework_build, vendor_title
-from envkit.resolve.target import Question, card_name
+from envkit.resolve.candidates import cards, index_of, local_version, own_python, package_of, pin
+from envkit.resolve.rules import companion_version, framework_build
+from envkit.resolve.target import Question, card_name, vendor_title
 from envkit.resolve.wishes import version
-
-# The variables by which each vendor's runtime is told which cards to show: rocm_env and the CUDA programming guide.
-_VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES"}
-
 
 Judge = Callable[[Candidate], Judged]
 
@@ -33,6 +30,8 @@ def make_plan(
     container = candidate.scheme.container
     if container and target.platform.release not in ("", container.platform):
         container = None  # a plan for a machine that is named is not a plan for the image
+    if container and candidate.build.image:
+        container = replace(container, base=candidate.build.image, digest="", vendor_base="")
     return Plan(
         scheme=candidate.scheme.name,
         verdict=chosen.verdict,
@@ -44,7 +43,7 @@ def make_plan(
         backend_name=candidate.backend.name,
         backend_version=str(candidate.backend_release.version),
         backend_tag=candidate.build.tag,
-        device=candidate.backend.device,
+        device=device_of(candidate),
         framework_name=candidate.framework.name,
         framework_version=candidate.release.version,
         python=candidate.python,
@@ -59,6 +58,14 @@ def make_plan(
     )
 
 
+def device_of(candidate: Candidate) -> str:
+    """What the scheme's framework calls the device that the plan is for."""
+    backend, scheme = candidate.backend, candidate.scheme
+    if backend.without_card and candidate.accelerator is None:
+        return backend.without_card
+    return scheme.device or backend.device
+
+
 def packages(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None = None) -> tuple[Package, ...]:
     """What gets installed: the framework and its companions from their own index, libraries from PyPI."""
     framework, release, build = candidate.framework, candidate.release, candidate.build
@@ -66,8 +73,11 @@ def packages(candidate: Candidate, target: Target, matrix: Matrix, offers: Offer
     arch = candidate.accelerator.arch if candidate.accelerator else ""
     # Builds whose device code is in packages of its own have one for all devices, for a plan that names none.
     extras = build.extras.replace("{arch}", arch or "all")
-    found = [Package(name=framework.package, version=f"{release.version}{local}", index=index, extras=extras)]
-    found += [Package(name=name, version=text, index=index) for name, text in sorted(build.packages.items())]
+    found = [Package(name=package_of(candidate), version=f"{release.version}{local}", index=index, extras=extras)]
+    found += [
+        Package(name=name, version=each.version, index=each.index or index, extras=each.extras)
+        for name, each in sorted(build.packages.items())
+    ]
     for name in target.extras:
         text = companion_version(matrix, candidate, name, offers)
         if text is not None:
@@ -82,9 +92,9 @@ def packages(candidate: Candidate, target: Target, matrix: Matrix, offers: Offer
 def visible(candidate: Candidate, target: Target) -> Mapping[str, str]:
     """The setting that keeps hidden cards of the same vendor away from the framework."""
     vendor = candidate.backend.vendor
-    name = _VISIBLE.get(vendor)
+    name = candidate.backend.visible
     hidden = [card for card in target.hidden if card.vendor == vendor]
-    if name is None or not hidden:
+    if not name or not hidden:
         return {}
     order = [card for card in target.order if card.vendor == vendor]
     if all(card.pci_address for card in order):

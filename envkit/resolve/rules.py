@@ -38,17 +38,29 @@ from envkit.resolve.candidates import (
     index_of,
     local_version,
     oldest_glibc,
+    package_of,
     pin,
     python_key,
     pythons_of,
     rows,
 )
-from envkit.resolve.target import COMPUTE_MODULES, NO_MODULE, card_name, cards_text, may_mean, processor
+from envkit.resolve.target import NO_MODULE, card_name, cards_text, may_mean, modules_of, processor, vendor_title
 
 Rule = Callable[[Candidate, Target, Matrix, "Offers | None"], Answer]
 
 _OS_TITLES = {Os.LINUX: "Linux", Os.WINDOWS: "Windows", Os.MACOS: "macOS", Os.WSL2: "WSL2"}
-_VENDOR_TITLES = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "apple": "Apple", "huawei": "Huawei"}
+_DEVICES = {
+    "nvidia": "an NVIDIA GPU",
+    "amd": "an AMD GPU",
+    "intel": "an Intel GPU",
+    "apple": "an Apple GPU",
+    "huawei": "a Huawei Ascend NPU",
+    "google": "a Google TPU",
+    "habana": "an Intel Gaudi",
+    "cambricon": "a Cambricon MLU",
+    "moorethreads": "a Moore Threads GPU",
+    "aws": "an AWS Neuron device",
+}
 
 
 # ---- answers -----------------------------------------------------------------------------------------------------
@@ -77,11 +89,6 @@ def _community(rule: str, reason: str, sources: Iterable[str] = (), need: Dotted
 def framework_build(candidate: Candidate) -> str:
     """How messages name a build: "torch 2.7.1+cu128"."""
     return f"{candidate.framework.name} {candidate.release.version}{local_version(candidate.build)}"
-
-
-def vendor_title(vendor: str) -> str:
-    """A vendor's name as it writes it."""
-    return _VENDOR_TITLES.get(vendor, vendor)
 
 
 def toolkit(candidate: Candidate) -> str:
@@ -272,6 +279,8 @@ def gpu_vendor(candidate: Candidate, target: Target, matrix: Matrix, offers: Off
     used = cards(backend, target)
     if backend.device == "cpu" or target.accelerators is None or any(card.vendor for card in used):
         return _fits("gpu-vendor")
+    if backend.without_card and all(card.vendor for card in target.accelerators):
+        return _fits("gpu-vendor")
     untold = next((card for card in target.accelerators if not card.vendor), None)
     if untold is not None:
         return _unknown(
@@ -279,7 +288,7 @@ def gpu_vendor(candidate: Candidate, target: Target, matrix: Matrix, offers: Off
         )
     if used:
         return _fits("gpu-vendor")
-    wanted = f"an {vendor_title(backend.vendor)} GPU" if backend.vendor in ("nvidia", "amd", "intel", "apple") else "a GPU"
+    wanted = _DEVICES.get(backend.vendor, "a GPU")
     there = cards_text(target.accelerators) or "no accelerator"
     return _rejected("gpu-vendor", f"{candidate.scheme.name} needs {wanted}; this machine has {there}", candidate.scheme.sources)
 
@@ -326,6 +335,8 @@ def gpu_code(candidate: Candidate, target: Target, matrix: Matrix, offers: Offer
     backend, build = candidate.backend, candidate.build
     if backend.code_rule in ("", "any"):
         return _fits("gpu-code")
+    if backend.code_rule == "listed":
+        return _listed(candidate, target)
     worst = _fits("gpu-code")
     for card in cards(backend, target):
         answer = _code_answer(candidate, card, target, matrix)
@@ -334,6 +345,22 @@ def gpu_code(candidate: Candidate, target: Target, matrix: Matrix, offers: Offer
     if worst.kind is Kind.SETTING and len({card.arch for card in cards(backend, target)}) > 1:
         return _rejected("gpu-code", f"{worst.reason}; the setting would apply to every card of this machine", build.sources)
     return worst
+
+
+def _listed(candidate: Candidate, target: Target) -> Answer:
+    """Whether the vendor lists every chip for the backend's release, where no one says which code a wheel holds."""
+    release = candidate.backend_release
+    known = candidate.build.archs if candidate.build.archs is not None else release.archs
+    sources = release.sources + candidate.build.sources
+    for card in cards(candidate.backend, target):
+        if not card.arch:
+            return _unknown("gpu-code", f"the architecture of {card_name(card)} is not known{may_mean(card)}", sources)
+        if known is None:
+            return _unknown("gpu-code", f"which chips {toolkit(candidate)} serves is not known", sources)
+        if card.arch not in known:
+            reason = f"{toolkit(candidate)} serves {', '.join(known) or 'no chip'}; this machine has {card_name(card)}"
+            return _rejected("gpu-code", reason, sources)
+    return _fits("gpu-code")
 
 
 _SEVERITY = {Kind.FITS: 0, Kind.COMMUNITY: 1, Kind.SETTING: 2, Kind.UNKNOWN: 3, Kind.REJECTED: 4}
@@ -537,15 +564,16 @@ def _own_driver(backend: Backend, version: Dotted, os: Os) -> tuple[Dotted | Non
 def driver_present(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
     """Whether the cards are in the hands of a driver that can compute."""
     backend = candidate.backend
-    module = COMPUTE_MODULES.get(backend.vendor)
-    if module is None or target.platform.os is not Os.LINUX:
+    modules = modules_of(matrix, backend.vendor)
+    if not modules or target.platform.os is not Os.LINUX:
         return _fits("driver-present")
     for card in cards(backend, target):
-        if card.kernel_driver in ("", module):
+        if card.kernel_driver in ("", *modules):
             continue
         need = needed_driver(candidate, target, matrix)
         state = "no kernel driver" if card.kernel_driver == NO_MODULE else f"the kernel driver {card.kernel_driver}"
-        reason = f"{card_name(card)} has {state}; {toolkit(candidate)} needs {module}" + (f" {need} or newer" if need else "")
+        wanted = " or ".join(modules) + (f" {need} or newer" if need else "")
+        reason = f"{card_name(card)} has {state}; {toolkit(candidate)} needs {wanted}"
         text = f"install {vendor_title(backend.vendor)}'s driver" + (f" {need} or newer" if need else "")
         return _rejected(
             "driver-present",
@@ -686,6 +714,19 @@ def driver_window(candidate: Candidate, target: Target, matrix: Matrix, offers: 
     return _community("driver-window", reason, candidate.backend_release.sources)
 
 
+def driver_tested(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the driver is the one that the backend's release came with, where the vendor states no minimum."""
+    tested = candidate.backend_release.tested_driver.get(target.platform.os)
+    facts, _ = _driver(candidate, target)
+    if not tested:
+        return _fits("driver-tested")
+    together = f"{toolkit(candidate)} was released and tested with driver {tested}; a minimum is not stated"
+    sources = candidate.backend_release.sources
+    if facts.kernel and facts.kernel.lower() != tested.lower():
+        return _community("driver-tested", f"{together}, and this machine has {facts.kernel}", sources)
+    return Answer(rule="driver-tested", kind=Kind.FITS, reason=together, sources=sources)
+
+
 def kernel_module(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
     """Whether the loaded module is of the kind, open or proprietary, that the cards can use."""
     facts, _ = _driver(candidate, target)
@@ -720,7 +761,7 @@ def offered(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers
     if offers is None:
         return _fits("offered")
     local = local_version(candidate.build)
-    wanted = {candidate.framework.package: f"{candidate.release.version}{local}"}
+    wanted = {package_of(candidate): f"{candidate.release.version}{local}"}
     wanted |= {name: companion_version(matrix, candidate, name, offers) or "" for name in target.extras}
     missing = [f"{name} {text}" for name, text in wanted.items() if text and not _had(offers, name, text, candidate)]
     if not missing:
@@ -827,6 +868,7 @@ RULES: tuple[Rule, ...] = (
     driver_translates,
     driver_dropped,
     driver_window,
+    driver_tested,
     kernel_module,
     offered,
 )

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 _PCI_VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 
-# The kernel module through which a vendor's compute stack reaches its cards; bound to anything else, they compute nothing.
-COMPUTE_MODULES = {"nvidia": "nvidia", "amd": "amdgpu"}
-
 NO_MODULE = "none"  # in Gpu.kernel_driver: it was looked at, and nothing is bound
 
 _INTEGRATED = ("apu", "integrated", "igpu")
@@ -61,6 +58,7 @@ def read(matrix: Matrix, wish: Wish, facts: Facts | None = None, pythons: Sequen
     torch = wishes.read_torch(wish.torch)
     backend = wishes.read_backend(matrix, wish.backend or torch.tag)
     scheme = matrix.schemes.get(wish.scheme)
+    framework = wishes.read_framework(matrix, wish.framework, scheme)
     extras = _extras(matrix, wish.extras)
     platform, own_python = _platform(matrix, wish.os, facts, scheme)
     cards, notes = _cards(matrix, wish.gpu, facts, platform)
@@ -74,7 +72,7 @@ def read(matrix: Matrix, wish: Wish, facts: Facts | None = None, pythons: Sequen
     name = scheme.backend if scheme else backend.name
     vendor = matrix.backends[name].vendor if name else ""  # whose cards are asked for
     shown, hidden = _set_aside(cards, vendor)
-    schemes = (scheme,) if scheme else tuple(_fitting_schemes(matrix, platform, backend))
+    schemes = (scheme,) if scheme else tuple(_fitting_schemes(matrix, platform, backend, framework))
     target = Target(
         platform=platform,
         accelerators=shown,
@@ -196,14 +194,14 @@ def _platform_of_facts(matrix: Matrix, machine: Machine, os: Os) -> Platform:
     )
 
 
-def _fitting_schemes(matrix: Matrix, platform: Platform, backend: BackendWish) -> Iterator[Scheme]:
+def _fitting_schemes(matrix: Matrix, platform: Platform, backend: BackendWish, framework: str) -> Iterator[Scheme]:
     own = {(s.backend, s.framework) for s in matrix.schemes.values() if s.os is platform.os}
     for scheme in matrix.schemes.values():
         # WSL2 runs Linux wheels, so Linux schemes serve it wherever no scheme of its own does.
         fits = scheme.os is platform.os or (
             platform.os is Os.WSL2 and scheme.os is Os.LINUX and (scheme.backend, scheme.framework) not in own
         )
-        if fits and backend.name in ("", scheme.backend):
+        if fits and backend.name in ("", scheme.backend) and framework in ("", scheme.framework):
             yield scheme
 
 
@@ -223,14 +221,14 @@ def _cards(matrix: Matrix, text: str, facts: Facts | None, platform: Platform) -
     anything = any(_serves_any(matrix, scheme, platform) for scheme in matrix.schemes.values())
     cards, notes = [], []
     for found in facts.machine.gpus:
-        card = _identified(found, facts.machine, platform)
+        card = _identified(found, facts.machine, platform, matrix)
         if _only_draws(card):
             continue
         used = card.vendor in vendors or (anything and card.vendor in _PCI_VENDORS.values())
         if used or not _is_graphics_of_a_processor(card, platform):
             cards.append(card)
         else:
-            notes.append(f"{card_name(card)} is left aside: no scheme of the matrix uses {_vendor_title(card.vendor)} GPUs here")
+            notes.append(f"{card_name(card)} is left aside: no scheme of the matrix uses {vendor_title(card.vendor)} GPUs here")
     return tuple(cards), notes
 
 
@@ -239,8 +237,24 @@ def _serves_any(matrix: Matrix, scheme: Scheme, platform: Platform) -> bool:
     return not backend.vendor and backend.device != "cpu" and scheme.os is platform.os
 
 
-def _vendor_title(vendor: str) -> str:
-    return {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel", "apple": "Apple"}.get(vendor, vendor)
+_VENDOR_TITLES = {
+    "nvidia": "NVIDIA",
+    "amd": "AMD",
+    "intel": "Intel",
+    "apple": "Apple",
+    "huawei": "Huawei",
+    "google": "Google",
+    "habana": "Intel Gaudi",
+    "cambricon": "Cambricon",
+    "moorethreads": "Moore Threads",
+    "aws": "AWS",
+    "qualcomm": "Qualcomm",
+}
+
+
+def vendor_title(vendor: str) -> str:
+    """A vendor's name as it writes it."""
+    return _VENDOR_TITLES.get(vendor, vendor)
 
 
 def _card_named(text: str) -> tuple[Gpu, ...]:
@@ -289,7 +303,7 @@ def _meanings(products: Sequence[Product], archs: Sequence[str]) -> list[str]:
     return texts or list(archs)
 
 
-def _identified(gpu: Gpu, machine: Machine, platform: Platform) -> Gpu:
+def _identified(gpu: Gpu, machine: Machine, platform: Platform, matrix: Matrix) -> Gpu:
     """The card with its vendor, architecture and name filled in from the catalogue, as far as it knows them."""
     product, vendor, arch = _product(gpu), _vendor_word(gpu), ""
     if product is not None:
@@ -305,7 +319,7 @@ def _identified(gpu: Gpu, machine: Machine, platform: Platform) -> Gpu:
         vendor=vendor,
         arch=arch,
         name=gpu.name or (product.name if product else ""),
-        kernel_driver=gpu.kernel_driver or _missing_module(vendor, machine, platform),
+        kernel_driver=gpu.kernel_driver or _missing_module(modules_of(matrix, vendor), vendor, machine, platform),
     )
 
 
@@ -374,12 +388,16 @@ def _arch_word(text: str, vendor: str) -> str:
     return f"sm_{capability[1]}{capability[2]}" if capability and vendor in ("nvidia", "") else word
 
 
-def _missing_module(vendor: str, machine: Machine, platform: Platform) -> str:
-    """`NO_MODULE` where the loaded modules are known and the vendor's is not among them."""
-    module = COMPUTE_MODULES.get(vendor)
-    if platform.os is not Os.LINUX or module is None or machine.modules is None or _driver_facts(machine, vendor).kernel:
+def modules_of(matrix: Matrix, vendor: str) -> tuple[str, ...]:
+    """The kernel modules through which a vendor's stack reaches its cards; bound to anything else, they compute nothing."""
+    return next((backend.modules for backend in matrix.backends.values() if vendor and backend.vendor == vendor), ())
+
+
+def _missing_module(modules: Sequence[str], vendor: str, machine: Machine, platform: Platform) -> str:
+    """`NO_MODULE` where the loaded modules are known and none of the vendor's is among them."""
+    if platform.os is not Os.LINUX or not modules or machine.modules is None or _driver_facts(machine, vendor).kernel:
         return ""
-    return "" if module in machine.modules else NO_MODULE
+    return "" if set(modules) & set(machine.modules) else NO_MODULE
 
 
 def _set_aside(cards: tuple[Gpu, ...] | None, asked: str) -> tuple[tuple[Gpu, ...] | None, tuple[Gpu, ...]]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from envkit.errors import UsageError
-from envkit.model import Dotted, Matrix, Os, OsRelease, Platform
+from envkit.model import Dotted, Matrix, Os, OsRelease, Platform, Scheme
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -75,7 +75,7 @@ def read_torch(text: str) -> TorchWish:
     from packaging.specifiers import InvalidSpecifier
 
     asked = text.strip()
-    plain = re.sub(r"^torch(?=[\s=<>!~]|$)\s*(==(?!=))?\s*", "", asked.lower()).removeprefix("==").strip()
+    plain = re.sub(r"^(?:torch$|[a-z][a-z_-]*(?=[\s=<>!~]))\s*(==(?!=))?\s*", "", asked.lower()).removeprefix("==").strip()
     if plain in ("", "latest", "newest"):
         return TorchWish(text=asked)
     found = _PLAIN.match(plain)
@@ -148,6 +148,25 @@ def read_scheme(matrix: Matrix, name: str) -> None:
     """Raises UsageError where the matrix has no such scheme."""
     if name and name not in matrix.schemes:
         raise UsageError(f"unknown scheme {name!r}{_meant(name.lower(), matrix.schemes)}", hint="list them with: envkit schemes")
+
+
+def read_framework(matrix: Matrix, name: str, scheme: Scheme | None) -> str:
+    """The framework that is meant; raises UsageError where the matrix has no such one, or where the scheme has another."""
+    asked = name.strip().lower()
+    if asked and asked not in matrix.frameworks:
+        raise UsageError(
+            f"unknown framework {name!r}{_meant(asked, matrix.frameworks)}",
+            hint=f"the matrix knows {', '.join(matrix.frameworks)}",
+        )
+    if scheme is None:
+        return asked or matrix.framework
+    if asked not in ("", scheme.framework):
+        others = [s.name for s in matrix.schemes.values() if s.framework == asked and s.os is scheme.os]
+        raise UsageError(
+            f"{scheme.name} is a scheme of {scheme.framework}, not of {asked}",
+            hint=f"name one of: {', '.join(others)}" if others else "list them with: envkit schemes",
+        )
+    return scheme.framework
 
 
 # ---- platforms ---------------------------------------------------------------------------------------------------

@@ -61,3 +61,22 @@ def test_one_failure_fails_a_proof() -> None:
     step = Check(id="train-step", level="compute", outcome="passed")
     assert proof(step).passed
     assert not proof(step, Check(id="flavour", level="framework", outcome="failed")).passed
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        ("7.9", "8.0.RC1"),
+        ("8.0.RC1", "8.0.RC3"),
+        ("8.0.RC3", "8.0.0"),
+        ("8.0.0", "8.0.1"),
+        ("9.1.0-alpha.1", "9.1.0-beta.1"),
+        ("9.1.0-beta.3", "9.1.0"),
+        ("9.0.1", "9.1.0-beta.1"),
+        ("26.0.RC1", "26.0"),
+    ],
+)
+def test_what_comes_before_a_release_is_older_than_it(low: str, high: str) -> None:
+    assert Dotted(low) < Dotted(high)
+    assert Dotted(low) != Dotted(high)
+    assert Dotted(low).major == int(low.split(".")[0])

@@ -210,7 +210,7 @@ def test_rocm_on_windows_comes_from_amd(matrix: Matrix) -> None:
 
 def test_directml_pins(matrix: Matrix) -> None:
     rows = {
-        b.release: b.packages
+        b.release: {name: pin.version for name, pin in b.packages.items()}
         for b in matrix.frameworks["torch"].builds
         if b.tag == "directml" and "windows/x86_64" in b.platforms
     }

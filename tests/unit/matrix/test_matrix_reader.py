@@ -9,7 +9,7 @@ import pytest
 
 from envkit.errors import InvalidFile
 from envkit.matrix import check, load
-from envkit.model import Dotted, Evidence, Matrix, Os
+from envkit.model import Dotted, Evidence, Matrix, Os, Pin
 
 BASE = """
 [meta]
@@ -355,7 +355,7 @@ release = "0.12"
 tag = "tpu"
 platforms = ["linux/x86_64", "linux/s390x"]
 local = ""
-packages = { libtpu = "0.0.50" }
+packages = { libtpu = "0.0.50", torch-xla = { version = "2.9.0", index = "pypi", extras = "tpu" } }
 extras = "tpu"
 published = "unknown"
 [scheme.linux-tpu-jax]
@@ -370,6 +370,9 @@ env = { JAX_PLATFORMS = "tpu" }
 """
     ).replace("[arch]", '[arch]\nbmg = { vendor = "intel", family = "Battlemage" }')
     matrix = read(tmp_path, text)
-    assert matrix.frameworks["jax"].builds[0].packages == {"libtpu": "0.0.50"}
+    assert matrix.frameworks["jax"].builds[0].packages == {
+        "libtpu": Pin(version="0.0.50"),
+        "torch-xla": Pin(version="2.9.0", index="pypi", extras="tpu"),
+    }
     assert matrix.schemes["linux-tpu-jax"].env == {"JAX_PLATFORMS": "tpu"}
     assert matrix.backends["xpu"].releases[0].min_driver[Os.WINDOWS] == Dotted("32.0.101.6739")

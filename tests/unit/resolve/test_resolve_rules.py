@@ -69,6 +69,7 @@ CUDA = Backend(
     title="CUDA",
     device="cuda",
     code_rule="cuda",
+    modules=("nvidia",),
     releases=(
         BackendRelease(
             version=V("11.8"),
@@ -129,7 +130,34 @@ DML = Backend(
     code_rule="any",
     releases=(BackendRelease(version=V("1"), tag="directml"),),
 )
-BACKENDS = {each.name: each for each in (CUDA, ROCM, CPU, DML)}
+NPU = Backend(
+    name="npu",
+    vendor="huawei",
+    title="Ascend CANN",
+    device="npu",
+    code_rule="listed",
+    releases=(
+        BackendRelease(version=V("8.2.RC1"), tag="cann8.2.rc1", archs=("ascend910b",), sources=("cann",)),
+        BackendRelease(
+            version=V("8.5.0"),
+            tag="cann8.5.0",
+            archs=("ascend910b", "ascend910c"),
+            tested_driver={Os.LINUX: "25.5.0"},
+            sources=("cann",),
+        ),
+        BackendRelease(version=V("9.1.0-beta.3"), tag="cann9.1.0-beta.3", sources=("cann",)),
+    ),
+)
+OPENVINO = Backend(
+    name="openvino",
+    vendor="intel",
+    title="OpenVINO",
+    device="GPU",
+    code_rule="any",
+    without_card="CPU",
+    releases=(BackendRelease(version=V("0"), tag="openvino"),),
+)
+BACKENDS = {each.name: each for each in (CUDA, ROCM, CPU, DML, NPU, OPENVINO)}
 
 
 def scheme(name: str) -> Scheme:
@@ -140,7 +168,17 @@ def scheme(name: str) -> Scheme:
 
 
 SCHEMES = {
-    name: scheme(name) for name in ("linux-cuda", "linux-rocm", "linux-cpu", "windows-cuda", "windows-directml", "windows-cpu")
+    name: scheme(name)
+    for name in (
+        "linux-cuda",
+        "linux-rocm",
+        "linux-cpu",
+        "linux-npu",
+        "linux-openvino",
+        "windows-cuda",
+        "windows-directml",
+        "windows-cpu",
+    )
 }
 BUILD = Build(
     release="2.8",
@@ -678,6 +716,29 @@ def test_a_backend_without_a_floor_for_wsl2_is_not_known_to_work_there() -> None
     assert answer.reason == "whether ROCm wheels work inside WSL2 is not known"
 
 
+@pytest.mark.parametrize(
+    ("driver", "kind"),
+    [
+        ("25.5.0", Kind.FITS),
+        ("25.2.3", Kind.COMMUNITY),
+        ("26.0.RC1", Kind.COMMUNITY),
+        ("", Kind.FITS),
+    ],
+)
+def test_driver_tested_is_no_floor_but_the_one_that_it_came_with(driver: str, kind: Kind) -> None:
+    card = gpu("ascend910b", vendor="huawei")
+    there = Target(platform=LINUX, accelerators=(card,), drivers={"huawei": DriverFacts(kernel=driver)})
+    answer = ask(rules.driver_tested, candidate("linux-npu", "cann8.5.0"), there)
+    assert answer.kind is kind
+    assert answer.reason.startswith("Ascend CANN 8.5.0 was released and tested with driver 25.5.0; a minimum is not stated")
+    assert answer.reason.endswith(f", and this machine has {driver}") is (kind is Kind.COMMUNITY)
+
+
+def test_no_tested_driver_says_nothing() -> None:
+    answer = ask(rules.driver_tested, candidate("linux-npu", "cann8.2.rc1"), target(gpu("ascend910b", vendor="huawei")))
+    assert (answer.kind, answer.reason) == (Kind.FITS, "")
+
+
 @pytest.mark.parametrize(("driver", "kind"), [("6.1", Kind.FITS), ("6.0.9", Kind.REJECTED), ("", Kind.FITS)])
 def test_kernel_driver_floor_of_rocm(driver: str, kind: Kind) -> None:
     assert ask(rules.driver_floor, candidate("linux-rocm", "rocm6.4"), target(gpu("gfx1100"), driver=driver)).kind is kind
@@ -771,3 +832,37 @@ def test_rules_answer_for_a_machine_of_which_nothing_is_known() -> None:
     made = candidate(card=None)
     kinds = {rule(made, nothing, MATRIX, None).kind for rule in RULES}
     assert kinds == {Kind.FITS}
+
+
+@pytest.mark.parametrize(
+    ("tag", "card", "kind"),
+    [
+        ("cann8.2.rc1", "ascend910b", Kind.FITS),
+        ("cann8.2.rc1", "ascend910c", Kind.REJECTED),
+        ("cann8.5.0", "ascend910c", Kind.FITS),
+        ("cann8.5.0", "", Kind.UNKNOWN),
+        ("cann9.1.0-beta.3", "ascend910b", Kind.UNKNOWN),  # the list is not known
+    ],
+)
+def test_listed_code_runs_on_what_the_vendor_lists(tag: str, card: str, kind: Kind) -> None:
+    made = candidate("linux-npu", tag, archs=None)
+    assert ask(rules.gpu_code, made, target(gpu(card, vendor="huawei"))).kind is kind
+
+
+def test_listed_code_names_both_sides() -> None:
+    made = candidate("linux-npu", "cann8.2.rc1", archs=None)
+    answer = ask(rules.gpu_code, made, target(gpu("ascend910c", vendor="huawei")))
+    assert answer.reason == "Ascend CANN 8.2.RC1 serves ascend910b; this machine has ascend910c"
+
+
+@pytest.mark.parametrize(("card", "kind"), [("intel", Kind.FITS), ("nvidia", Kind.FITS), (None, Kind.FITS), ("", Kind.UNKNOWN)])
+def test_a_backend_that_does_without_a_card(card: str | None, kind: Kind) -> None:
+    there = target(*([] if card is None else [gpu("x", vendor=card)]))
+    assert ask(rules.gpu_vendor, candidate("linux-openvino", "openvino"), there).kind is kind
+
+
+@pytest.mark.parametrize(("vendor", "wanted"), [("nvidia", "an NVIDIA GPU"), ("huawei", "a Huawei Ascend NPU")])
+def test_gpu_vendor_names_the_device_that_is_missing(vendor: str, wanted: str) -> None:
+    made = candidate() if vendor == "nvidia" else candidate("linux-npu", "cann8.5.0")
+    answer = ask(rules.gpu_vendor, made, target())
+    assert answer.reason == f"{made.scheme.name} needs {wanted}; this machine has no accelerator"
