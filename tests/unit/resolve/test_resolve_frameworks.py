@@ -1,8 +1,6 @@
-"""Frameworks besides the default one, builds of vendors and devices under other names, over the shipped matrix plus overlay rows."""
+"""Frameworks besides the default one, builds of vendors and devices under other names, over rows of an overlay."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
