@@ -110,7 +110,7 @@ def test_conflict_document_word_for_word(matrix: Matrix) -> None:
 def test_a_question_without_any_candidate_still_has_a_rejection(matrix: Matrix) -> None:
     document = conflict_document(resolve(matrix, Wish(torch="2.99"), machine("sm_90", driver="560.35.05")))
     assert len(document["rejections"]) == 1
-    assert document["rejections"][0]["because"] == "the matrix knows no torch 2.99: it has 2.1.0 to 2.15.0"
+    assert document["rejections"][0]["because"] == "the matrix knows no torch 2.99: it has 1.13.0 to 2.15.0"
 
 
 def test_conflict_text_word_for_word(matrix: Matrix) -> None:

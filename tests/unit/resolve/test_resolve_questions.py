@@ -271,7 +271,7 @@ CONFLICTS: list[tuple[str, dict[str, str], Facts | None, str, list[tuple[str, st
         "a release that never was",
         {"gpu": "RTX 3060", "driver": "580.82.07", "torch": "2.7.9"},
         None,
-        "the matrix knows no torch 2.7.9: it has 2.1.0 to 2.15.0",
+        "the matrix knows no torch 2.7.9: it has 1.13.0 to 2.15.0",
         [
             ("use torch 2.7.1: --torch 2.7.1", "linux-cuda 2.7.1+cu126"),
             ("use torch 2.15.0: --torch 2.15.0", "linux-cuda 2.15.0+cu132"),

@@ -78,7 +78,7 @@ def test_backend(matrix: Matrix, text: str, name: str, version: str | None, tag:
     [
         ("cu127", "unknown backend 'cu127'; did you mean", "write a backend"),
         ("cudda", "unknown backend 'cudda'; did you mean 'cuda'", "write a backend"),
-        ("cuda 99", "the matrix has no cuda 99", "it has cuda 11.8"),
+        ("cuda 99", "the matrix has no cuda 99", "it has cuda 11.6"),
         ("99.9", "unknown backend '99.9'", "write a backend"),
         ("!!", "unknown backend '!!'", "write a backend"),
     ],
