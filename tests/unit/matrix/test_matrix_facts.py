@@ -37,8 +37,7 @@ def by_platform(matrix: Matrix, prefix: str) -> dict[tuple[str, str, str], Build
 def test_every_cuda_build(matrix: Matrix) -> None:
     ours = by_platform(matrix, "cu")
     theirs = {
-        (row["torch"], row["variant"], row["platform"].replace("_", "/", 1)): row
-        for row in facts("torch_cuda_archs")["wheel"]
+        (row["torch"], row["variant"], row["platform"].replace("_", "/", 1)): row for row in facts("torch_cuda_archs")["wheel"]
     }
     assert set(ours) == set(theirs)
     for key, row in theirs.items():
