@@ -35,13 +35,9 @@ def image_files(
     if plan.container is None:
         raise EnvkitError(f"{plan.scheme} has no image: {scheme.no_container}")
     # A framework may need more than its backend's own template gives.
-    names = (f"{plan.backend_name}-{plan.framework_name}", plan.backend_name)
-    template = next((each for name in names if templates.exists(each := f"dockerfile/{name}.Dockerfile.j2")), "")
-    if not template:
-        raise EnvkitError(
-            f"there is no template for images of {plan.backend_name}",
-            hint=f"add templates/dockerfile/{plan.backend_name}.Dockerfile.j2",
-        )
+    names = ["vendor"] if plan.framework_package.index == "vendor" else []
+    names += [f"{plan.backend_name}-{plan.framework_name}", plan.backend_name, "plain"]
+    template = next(each for name in names if templates.exists(each := f"dockerfile/{name}.Dockerfile.j2"))
     managed = platform is not None and bool(platform.python) and platform.python != plan.python
     dockerfile = templates.render(
         template,

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from envkit import plan as plans
-from envkit.errors import EnvkitError
 from envkit.model import Plan, Scheme
 from envkit.render import templates
 
 
 def play(plan: Plan, scheme: Scheme) -> str:
-    """The play of a scheme; raises EnvkitError where its OS has no template."""
+    """The play of a scheme."""
     template = f"playbook/{scheme.os}.yml.j2"
-    if not templates.exists(template):
-        raise EnvkitError(f"there is no template for plays on {scheme.os}", hint=f"add templates/{template}")
     document: dict[str, Any] = plans.to_document(plan)
     return templates.render(template, plan=plan, scheme=scheme, document=document, file=f"playbooks/{plan.scheme}.yml")

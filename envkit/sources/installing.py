@@ -80,7 +80,9 @@ def installation(
     named = _Named(sources, moved or {})
     origins: dict[str, str] = {}
     partners = [*partners, *without(plan.partners, partners)]
-    for package in plan.packages:
+    # What comes by the vendor's own way is there already, or cannot be fetched at all.
+    fetched = [package for package in plan.packages if package.index != "vendor"]
+    for package in fetched:
         if (index := _origin(sources, package, found)) is not None:
             origins[package.name] = named.add(index)
     own = origins.get(plan.framework_package.name)
@@ -88,7 +90,7 @@ def installation(
         if own is not None and not sources.no_index:
             origins[_name(requirement)] = own
     return Installation(
-        project=_project(sources, named, [package.requirement for package in plan.packages] + list(partners), origins),
+        project=_project(sources, named, [package.requirement for package in fetched] + list(partners), origins),
         constraints=constraints_text(plan, [text for text in partners if text not in plan.partners]),
         arguments=tuple(part for file in sources.constraints for part in ("--constraints", named.place(file))),
         environment={**named.environment, **_transport(sources), **_constraint_variable(sources)},

@@ -122,11 +122,21 @@ def test_an_image_for_a_device_proves_itself_without_one_and_says_so(
     assert ("NVIDIA_VISIBLE_DEVICES=all" in text) is (backend == "cuda")
 
 
-def test_a_backend_without_template_says_what_to_write(cpu_plan: Plan, cpu_scheme: Scheme, debian: OsRelease) -> None:
-    with pytest.raises(EnvkitError) as caught:
-        image_files(replace(cpu_plan, backend_name="abacus"), cpu_scheme, debian)
-    assert caught.value.message == "there is no template for images of abacus"
-    assert caught.value.hint == "add templates/dockerfile/abacus.Dockerfile.j2"
+def test_a_backend_without_a_template_of_its_own_gets_the_plain_one(
+    cpu_plan: Plan, cpu_scheme: Scheme, debian: OsRelease
+) -> None:
+    text = dockerfile(replace(cpu_plan, backend_name="abacus"), cpu_scheme, debian)
+    assert "uv --directory" in text
+    assert "NVIDIA_VISIBLE_DEVICES" not in text
+
+
+def test_what_comes_in_the_vendors_image_is_not_installed_again(cpu_plan: Plan, cpu_scheme: Scheme, debian: OsRelease) -> None:
+    packages = (Package(name="torch", version="2.7.1", index="vendor"), Package(name="numpy", version="1.26.4", index="pypi"))
+    files = image_files(replace(cpu_plan, packages=packages), cpu_scheme, debian)
+    assert "uv" not in files["linux-cpu/Dockerfile"]
+    project = tomllib.loads(files["linux-cpu/plan/pyproject.toml"])
+    assert project["project"]["dependencies"] == ["numpy==1.26.4"]
+    assert "torch==2.7.1" in files["linux-cpu/plan/constraints.txt"]
 
 
 def test_a_scheme_without_image_says_why(cpu_plan: Plan, cpu_scheme: Scheme, debian: OsRelease) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from envkit.errors import EnvkitError
 from envkit.model import Os, Plan, Scheme
 from envkit.plan import from_document
 from envkit.render.bake import Target, bake
@@ -35,10 +34,15 @@ def test_a_play_for_windows_says_what_is_needed_and_does_nothing(cpu_plan: Plan,
     assert "envkit up --scheme {{ envkit_plan.scheme }}" in found["tasks"][0]["ansible.builtin.fail"]["msg"]
 
 
-def test_an_os_without_template_says_what_to_write(cpu_plan: Plan, cpu_scheme: Scheme) -> None:
-    with pytest.raises(EnvkitError) as caught:
-        play(cpu_plan, replace(cpu_scheme, os=Os.MACOS))
-    assert caught.value.hint == "add templates/playbook/macos.yml.j2"
+@pytest.mark.parametrize(("os", "system"), [(Os.MACOS, "macOS"), (Os.WINDOWS, "Windows")])
+def test_a_system_without_roles_says_what_does_it(cpu_plan: Plan, cpu_scheme: Scheme, os: Os, system: str) -> None:
+    text = play(cpu_plan, replace(cpu_scheme, os=os))
+    assert f"envkit has no roles for {system} hosts" in text
+    assert "ansible.builtin.fail" in text
+
+
+def test_wsl2_is_set_up_as_linux_is(cpu_plan: Plan, cpu_scheme: Scheme) -> None:
+    assert play(cpu_plan, replace(cpu_scheme, os=Os.WSL2)) == play(cpu_plan, replace(cpu_scheme, os=Os.LINUX))
 
 
 def test_a_bake_file_names_each_image_and_all_of_them() -> None:
