@@ -76,8 +76,12 @@ def test_a_plan_never_needs_more_driver_than_there_is(arch: str, driver: str) ->
             assert Dotted(each.plan.driver_need) <= each.plan.driver_have
 
 
+# Adreno graphics are part of a processor, so they are no reason to expect more than the CPU where no scheme uses them.
+CARDS = sorted(name for name, row in MATRIX.archs.items() if row.vendor != "qualcomm")
+
+
 @RELAXED
-@given(st.sampled_from(sorted(MATRIX.archs)), st.sampled_from(DRIVERS))
+@given(st.sampled_from(CARDS), st.sampled_from(DRIVERS))
 def test_the_cpu_is_never_taken_unasked(arch: str, driver: str) -> None:
     resolution = resolve(MATRIX, Wish(), machine(Gpu(arch=arch, vendor=MATRIX.archs[arch].vendor), driver=driver))
     assert resolution.plan is None or resolution.plan.device != "cpu"
