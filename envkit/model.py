@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -672,16 +672,39 @@ class Nearest:
     plan: Plan
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Resolution:
-    """The answer to a wish: a plan, or why there is none and what comes nearest."""
+    """The answer to a wish: a plan, or why there is none and what comes nearest.
+
+    The reasons and the nearest changes are worked out when they are first asked for: over a fleet, most never are.
+    """
 
     plan: Plan | None
-    judged: tuple[Judged, ...]  # every candidate, best first
-    nearest: tuple[Nearest, ...] = ()
-    notes: tuple[str, ...] = ()
-    asked: str = ""  # the question in one line: "RTX 5090 (sm_120), driver 550.54.14, linux/x86_64"
+    judge: Callable[[], tuple[Judged, ...]] = field(repr=False, compare=False)
+    search: Callable[[], tuple[Nearest, ...]] = field(repr=False, compare=False)
+    describe: Callable[[], str] = field(repr=False, compare=False)
+    note: Callable[[], tuple[str, ...]] = field(repr=False, compare=False)
     sources: Mapping[str, Source] = field(default_factory=_nothing)  # of the matrix, so that documents can name them
+
+    @cached_property
+    def judged(self) -> tuple[Judged, ...]:
+        """Every candidate, best first."""
+        return self.judge()
+
+    @cached_property
+    def nearest(self) -> tuple[Nearest, ...]:
+        """What comes nearest, where there is no plan."""
+        return self.search()
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What else is to be said."""
+        return self.note()
+
+    @cached_property
+    def asked(self) -> str:
+        """The question in one line: "RTX 5090 (sm_120), driver 550.54.14, linux/x86_64"."""
+        return self.describe()
 
 
 # ---- proof -------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -39,9 +39,11 @@ class Rows:
     def __init__(self, matrix: Matrix) -> None:
         self.matrix = matrix
         self._rows: dict[tuple[str, ...], tuple[Row, ...]] = {}
+        self._systems: dict[tuple[str, ...], Mapping[str, tuple[Row, ...]]] = {}
         self._pythons: dict[tuple[object, ...], str] = {}
         self.drivers: dict[tuple[str, str, str], tuple[Dotted | None, tuple[str, ...]]] = {}  # each toolkit's own
         self.code: dict[tuple[object, ...], tuple[str, str]] = {}  # filled by the rule on compiled code
+        self.without_code: dict[tuple[object, ...], bool] = {}  # filled by the search for the best candidate
         self.pins: dict[tuple[str, str, str, str], str | None] = {}
         self.companion_tags: dict[tuple[str, str, str], tuple[str, frozenset[tuple[str, str]]]] = {}
 
@@ -52,12 +54,15 @@ class Rows:
             self._rows[key] = tuple(_rows(backend, framework))
         return self._rows[key]
 
-    def for_system(self, backend: Backend, framework: Framework, family: str, arch: str) -> tuple[Row, ...]:
-        """One row for each release and tag that there is for a system; where none serves the processor, one that says so."""
-        key = (backend.name, framework.name, f"{family}/{arch}")
-        if key not in self._rows:
-            self._rows[key] = tuple(_for_system(self.of(backend, framework), family, arch))
-        return self._rows[key]
+    def for_system(self, backend: Backend, framework: Framework, family: str, arch: str) -> Mapping[str, tuple[Row, ...]]:
+        """By release, one row for each tag that there is for a system; where none serves the processor, one that says so."""
+        key = (backend.name, framework.name, family, arch)
+        if key not in self._systems:
+            found: dict[str, list[Row]] = {}
+            for row in _for_system(self.of(backend, framework), family, arch):
+                found.setdefault(row.release.version, []).append(row)
+            self._systems[key] = {release: tuple(group) for release, group in found.items()}
+        return self._systems[key]
 
     def python(self, framework: Framework, row: Row, target: Target) -> str:
         """The Python to use: the first wanted one that everything has wheels for, else the first wanted one."""
@@ -90,35 +95,74 @@ def rows(matrix: Matrix) -> Rows:
     return made
 
 
-def candidates(matrix: Matrix, question: Question) -> list[Candidate]:
-    """Every candidate for a question, those that the wish itself rules out left away."""
-    return [candidate for scheme in question.schemes for candidate in _of_scheme(matrix, question, scheme)]
+Skip = Callable[["Line", Row], bool]
 
 
-def _of_scheme(matrix: Matrix, question: Question, scheme: Scheme) -> Iterator[Candidate]:
-    target, wish = question.target, question.backend
-    backend, framework = matrix.backends[scheme.backend], matrix.frameworks[scheme.framework]
-    if wish.name not in ("", backend.name):
-        return
-    family = "linux" if scheme.os == "wsl2" else str(scheme.os)
-    known = rows(matrix)
-    card = next(iter(cards(backend, target)), None)
-    for row in known.for_system(backend, framework, family, target.platform.arch):
-        if wish.tag not in ("", row.build.tag) or wish.version not in (None, row.backend_release.version):
-            continue
-        if not matches(question.torch.specifier, row.release.version):
-            continue
-        yield Candidate(
-            scheme=scheme,
-            backend=backend,
+def by_release(matrix: Matrix, question: Question, skip: Skip | None = None) -> Iterator[list[Candidate]]:
+    """The candidates for a question, those that the wish itself rules out left away: one list a release, the newest first.
+
+    `skip` tells rows to leave away too, before candidates are made of them.
+    """
+    lines = [Line(matrix, question, scheme) for scheme in question.schemes if _wanted(matrix, question, scheme)]
+    releases = {(line.framework.name, release) for line in lines for release in line.rows}
+    frameworks = {name: number for number, name in enumerate(matrix.frameworks)}
+    for framework, release in sorted(releases, key=lambda each: (frameworks[each[0]], falling_release(each[1]))):
+        if matches(question.torch.specifier, release):
+            yield [each for line in lines if line.framework.name == framework for each in line.candidates(release, skip)]
+
+
+def _wanted(matrix: Matrix, question: Question, scheme: Scheme) -> bool:
+    return question.backend.name in ("", matrix.backends[scheme.backend].name)
+
+
+class Line:
+    """What one scheme has to offer for a question."""
+
+    def __init__(self, matrix: Matrix, question: Question, scheme: Scheme) -> None:
+        self.question, self.scheme, self.known = question, scheme, rows(matrix)
+        self.backend, self.framework = matrix.backends[scheme.backend], matrix.frameworks[scheme.framework]
+        used = cards(self.backend, question.target)
+        self.card = next(iter(used), None)
+        self.kinds = tuple(dict.fromkeys(card.arch for card in used))
+        family = "linux" if scheme.os == "wsl2" else str(scheme.os)
+        self.rows = self.known.for_system(self.backend, self.framework, family, question.target.platform.arch)
+
+    def candidates(self, release: str, skip: Skip | None = None) -> Iterator[Candidate]:
+        """The builds of one release."""
+        wish = self.question.backend
+        for row in self.rows.get(release, ()):
+            if wish.tag not in ("", row.build.tag) or wish.version not in (None, row.backend_release.version):
+                continue
+            if skip is None or not skip(self, row):
+                yield self.candidate(row)
+
+    def candidate(self, row: Row) -> Candidate:
+        """The candidate that a row makes."""
+        return Candidate(
+            scheme=self.scheme,
+            backend=self.backend,
             backend_release=row.backend_release,
-            framework=framework,
+            framework=self.framework,
             release=row.release,
             build=row.build,
-            platform=target.platform,
-            python=known.python(framework, row, target),
-            accelerator=card,
+            platform=self.question.target.platform,
+            python=self.known.python(self.framework, row, self.question.target),
+            accelerator=self.card,
         )
+
+
+@lru_cache(maxsize=4096)
+def falling_release(text: str) -> tuple[int, ...]:
+    """A key that sorts the newest release first, and a pre-release behind its release."""
+    this = version(text)
+    return (*falling(this.release), int(this.is_prerelease))
+
+
+@lru_cache(maxsize=4096)
+def falling(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """A key that sorts the highest numbers first."""
+    # Equal lengths, since 12 would otherwise come before 12.8.
+    return tuple(-number for number in (*numbers, 0, 0, 0, 0, 0)[:5])
 
 
 def cards(backend: Backend, target: Target) -> tuple[Gpu, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from envkit.model import Answer, Candidate, Gpu, Judged, Kind, Matrix, Offers, Package, Plan, Source, Target
-from envkit.resolve.candidates import cards, index_of, local_version, own_python, package_of, pin
+from envkit.resolve.candidates import by_release, cards, index_of, local_version, own_python, package_of, pin
 from envkit.resolve.rules import companion_version, framework_build
 from envkit.resolve.target import Question, card_name, vendor_title
 from envkit.resolve.wishes import version
@@ -14,10 +14,8 @@ from envkit.resolve.wishes import version
 Judge = Callable[[Candidate], Judged]
 
 
-def make_plan(
-    chosen: Judged, question: Question, matrix: Matrix, ranked: Sequence[Judged], judge: Judge, offers: Offers | None = None
-) -> Plan:
-    """The plan for the chosen one of the ranked candidates; `judge` gives the whole judgement of another."""
+def make_plan(chosen: Judged, question: Question, matrix: Matrix, judge: Judge, offers: Offers | None = None) -> Plan:
+    """The plan for the chosen candidate; `judge` gives the whole judgement of another one."""
     candidate, target = chosen.candidate, question.target
     device = candidate.accelerator
     own = target.drivers.get(candidate.backend.vendor)
@@ -52,7 +50,7 @@ def make_plan(
         env=env,
         container=container,
         run_flags=container.run_flags if container else (),
-        reasons=tuple(_reasons(chosen, question, matrix, ranked, judge)),
+        reasons=tuple(_reasons(chosen, question, matrix, judge)),
         sources=source_texts(matrix.sources, _source_ids(chosen)),
         evidence=candidate.build.evidence,
     )
@@ -107,14 +105,14 @@ def visible(candidate: Candidate, target: Target) -> Mapping[str, str]:
 # ---- reasons -----------------------------------------------------------------------------------------------------
 
 
-def _reasons(chosen: Judged, question: Question, matrix: Matrix, ranked: Sequence[Judged], judge: Judge) -> Iterable[str]:
+def _reasons(chosen: Judged, question: Question, matrix: Matrix, judge: Judge) -> Iterable[str]:
     candidate, target = chosen.candidate, question.target
     if candidate.backend.device == "cpu":
         asked = candidate.scheme.name in target.asked
         yield f"{candidate.scheme.name} was asked for" if asked else "the machine has no accelerator, so the CPU does the work"
     told = [answer.reason for answer in chosen.answers if answer.reason and answer.kind is not Kind.REJECTED]
     yield from dict.fromkeys(_strictest_driver_only(chosen, told))
-    passed = passed_over(chosen, ranked, judge)
+    passed = passed_over(chosen, question, matrix, judge)
     if passed:
         yield passed
     elif not question.torch.specifier:
@@ -139,24 +137,20 @@ def _strictest_driver_only(chosen: Judged, told: Iterable[str]) -> Iterable[str]
     return (reason for reason in told if reason not in weaker)
 
 
-def passed_over(chosen: Judged, ranked: Sequence[Judged], judge: Judge) -> str:
+def passed_over(chosen: Judged, question: Question, matrix: Matrix, judge: Judge) -> str:
     """Why the newest release was not taken; "" where it was."""
     mine = chosen.candidate
-    newer = [
-        each
-        for each in ranked
-        if each.candidate.backend.name == mine.backend.name
-        and each.candidate.framework.name == mine.framework.name
-        and version(each.candidate.release.version) > version(mine.release.version)
-    ]
-    if not newer:
-        return ""
-    newest = max(version(each.candidate.release.version) for each in newer)
-    whole = (judge(each.candidate) for each in newer if version(each.candidate.release.version) == newest)
-    closest = min(whole, key=lambda each: (len(objections(each)), each.candidate.label))
-    why = objections(closest)
-    name = f"{mine.framework.name} {closest.candidate.release.version}"
-    return f"{name} was passed over: {why[0].reason}" if why else f"{name} was passed over: it is not as well supported here"
+    for group in by_release(matrix, question):
+        newest = [c for c in group if c.backend.name == mine.backend.name and c.framework.name == mine.framework.name]
+        if not newest:
+            continue
+        if version(newest[0].release.version) <= version(mine.release.version):
+            return ""
+        closest = min(map(judge, newest), key=lambda each: (len(objections(each)), each.candidate.label))
+        why = objections(closest)
+        name = f"{mine.framework.name} {closest.candidate.release.version}"
+        return f"{name} was passed over: {why[0].reason}" if why else f"{name} was passed over: it is not as well supported here"
+    return ""
 
 
 def objections(judged: Judged) -> list[Answer]:

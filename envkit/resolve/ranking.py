@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from envkit.model import Answer, Candidate, Evidence, Judged, Kind, Matrix, Offers, Target, Verdict, dotted
-from envkit.resolve.rules import RULES, own_driver
-from envkit.resolve.wishes import version
+from envkit.resolve.candidates import Line, Row, by_release, falling, falling_release, rows
+from envkit.resolve.rules import RULES, Rule, driver_dropped, driver_floor, gpu_code, own_driver
+from envkit.resolve.target import Question
 
 _VERDICTS = {
     Kind.COMMUNITY: Verdict.COMMUNITY,
@@ -27,7 +27,7 @@ def judge(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers |
 
 
 # What rejects most comes first, where only acceptance is asked for.
-_TELLING = {"gpu_vendor": 0, "asked_for": 1, "gpu_code": 2, "driver_floor": 3, "driver_knows_gpu": 4, "python": 5}
+_TELLING = {"gpu_code": 0, "driver_floor": 1, "driver_knows_gpu": 2, "driver_dropped": 3, "python": 4, "glibc": 5}
 _HURRIED = tuple(sorted(RULES, key=lambda rule: _TELLING.get(getattr(rule, "__name__", ""), len(_TELLING))))
 
 
@@ -73,26 +73,13 @@ def _key(
         # A gamble on one unknown thing goes before one on two.
         sum(answer.kind is Kind.UNKNOWN for answer in judged.answers) if judged.verdict is Verdict.UNKNOWN else 0,
         frameworks[candidate.framework.name],
-        _falling_release(candidate.release.version),
+        falling_release(candidate.release.version),
         -_EVIDENCE_RANK[candidate.build.evidence],
         not _served_by_itself(candidate, target, matrix, served),
-        _falling(candidate.backend_release.version.key),
+        falling(candidate.backend_release.version.key),
         schemes[candidate.scheme.name],
         candidate.build.tag,
     )
-
-
-@lru_cache(maxsize=4096)
-def _falling_release(text: str) -> tuple[int, ...]:
-    """A key that sorts the newest release first, and a pre-release behind its release."""
-    this = version(text)
-    return (*_falling(this.release), int(this.is_prerelease))
-
-
-@lru_cache(maxsize=4096)
-def _falling(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    # Equal lengths, since 12 would otherwise come before 12.8.
-    return tuple(-number for number in (*numbers, 0, 0, 0, 0, 0)[:5])
 
 
 def _served_by_itself(candidate: Candidate, target: Target, matrix: Matrix, served: dict[str, bool]) -> bool:
@@ -109,3 +96,45 @@ def _served_by_itself(candidate: Candidate, target: Target, matrix: Matrix, serv
 def best(judged: Sequence[Judged], accept: frozenset[Verdict]) -> Judged | None:
     """The best candidate whose verdict is accepted."""
     return next((each for each in judged if each.verdict in accept), None)
+
+
+class _Hopeless:
+    """The rows that are rejected for one of the commonest reasons, which many of them share: so each is asked about once."""
+
+    def __init__(self, target: Target, matrix: Matrix) -> None:
+        self.target, self.matrix = target, matrix
+        self.undriven: dict[str, bool] = {}  # by tag: the driver is too old for it, or no longer drives the cards
+        self.without_code = rows(matrix).without_code
+
+    def __call__(self, line: Line, row: Row) -> bool:
+        """Whether nothing else needs to be asked of a row."""
+        tag = row.build.tag
+        if tag not in self.undriven:
+            self.undriven[tag] = self._rejects(line.candidate(row), (driver_floor, driver_dropped))
+        if self.undriven[tag]:
+            return True
+        key = (id(row), self.target.platform.os, line.kinds)
+        if key not in self.without_code:
+            if len(self.without_code) > 65536:  # many machines, one process: memory stays flat
+                self.without_code.clear()
+            self.without_code[key] = self._rejects(line.candidate(row), (gpu_code,))
+        return self.without_code[key]
+
+    def _rejects(self, candidate: Candidate, asked: Sequence[Rule]) -> bool:
+        return any(rule(candidate, self.target, self.matrix, None).kind is Kind.REJECTED for rule in asked)
+
+
+def first(question: Question, matrix: Matrix, offers: Offers | None) -> Judged | None:
+    """The best candidate whose verdict is accepted: the same as by ranking them all.
+
+    Releases come newest first, and of one verdict the newest goes first; so where the best verdict of all is met, nothing
+    further need be looked at.
+    """
+    target, accepted = question.target, []
+    for group in by_release(matrix, question, _Hopeless(target, matrix)):
+        judged = (judge_in_a_hurry(candidate, target, matrix, offers) for candidate in group)
+        found = [each for each in judged if each.verdict in question.accept]
+        accepted += found
+        if any(each.verdict is Verdict.SUPPORTED for each in found):
+            break
+    return next(iter(rank(accepted, target, matrix)), None)

@@ -338,7 +338,8 @@ def gpu_code(candidate: Candidate, target: Target, matrix: Matrix, offers: Offer
     if backend.code_rule == "listed":
         return _listed(candidate, target)
     worst = _fits("gpu-code")
-    for card in cards(backend, target):
+    # Equal cards get equal answers.
+    for card in {(card.arch, card.name): card for card in cards(backend, target)}.values():
         answer = _code_answer(candidate, card, target, matrix)
         if _SEVERITY[answer.kind] > _SEVERITY[worst.kind] or (answer.reason and not worst.reason and answer.kind is worst.kind):
             worst = answer

@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import fleet
 import run as bench
 
 
@@ -32,6 +33,15 @@ def test_resolve_decides_at_once() -> None:
     for figure in bench.resolve():
         print(figure)
         assert figure.ratio < 4, str(figure)
+
+
+def test_a_fleet_is_resolved_quickly_and_memory_stays_flat() -> None:
+    # Promised: 10,000 different machines in < 5 s on two cores.
+    seconds, planned, growth = fleet.measure(2_000, 2)
+    print(f"2000 machines in {seconds:.1f} s, {planned} with a plan, memory in the second half x {growth:.3f}")
+    assert seconds < 5
+    assert 400 < planned < 2_000
+    assert growth < 1.1
 
 
 @pytest.mark.net

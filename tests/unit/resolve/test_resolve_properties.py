@@ -88,6 +88,37 @@ def test_the_cpu_is_never_taken_unasked(arch: str, driver: str) -> None:
     assert resolution.plan is not None or any(each.plan.scheme == "linux-cpu" for each in resolution.nearest)
 
 
+@settings(RELAXED, max_examples=120)
+@given(
+    st.sampled_from(sorted(MATRIX.archs)),
+    st.sampled_from(["", *DRIVERS]),
+    st.sampled_from(sorted(MATRIX.platforms)),
+    st.sampled_from(["", "3.8.1", "3.12.4", "3.14.0"]),
+    st.builds(
+        Wish,
+        torch=st.sampled_from(["", "2.7", ">=2.4,<2.9", "2.99"]),
+        accept=st.lists(st.sampled_from(sorted(set(Verdict) - {Verdict.UNSUPPORTED})), unique=True).map(tuple),
+    ),
+)
+def test_the_short_way_to_the_best_candidate_is_the_long_one(
+    arch: str, driver: str, platform: str, python: str, wish: Wish
+) -> None:
+    card = Gpu(arch=arch, vendor=MATRIX.archs[arch].vendor)
+    facts = replace(machine(card, driver=driver, os_id=platform), python=PythonFacts(version=python))
+    facts = replace(facts, machine=replace(facts.machine, os=str(MATRIX.platforms[platform].os)))
+    resolution = resolve(MATRIX, wish, facts)
+    chosen = next((each.candidate for each in resolution.judged if each.verdict in wish.accept), None)
+    plan = resolution.plan
+    assert (plan is None) is (chosen is None)
+    if plan and chosen:
+        assert (plan.scheme, plan.framework_version, plan.backend_tag, plan.python) == (
+            chosen.scheme.name,
+            chosen.release.version,
+            chosen.build.tag,
+            chosen.python,
+        )
+
+
 WORDS = st.one_of(
     st.text(max_size=12),
     st.sampled_from(
