@@ -267,6 +267,7 @@ class Architecture:
     min_backend: Dotted | None = None  # first toolkit that knows it (CUDA 12.8 for sm_120)
     last_backend: Dotted | None = None  # last toolkit that compiles for it (12.9 for sm_61: below 13)
     module: str = ""  # NVIDIA kernel module it can use: open, proprietary, either
+    own_cpu_module: str = ""  # the one it can use where it comes with a processor of its own (Grace Hopper)
     runs_code_of: tuple[str, ...] | None = None  # only code of exactly these runs on it; None: the same-major rule
     exact_until: Dotted | None = None  # from this backend version on, the same-major rule holds after all
     note: str = ""
@@ -313,6 +314,7 @@ class OverrideSetting:
     acts_as: str  # gfx1030
     env: Mapping[str, str]
     os: tuple[Os, ...]
+    last_backend: Dotted | None = None  # the last release with which it was seen to work; None: no such border is known
     note: str = ""
     sources: tuple[str, ...] = ()
 

@@ -65,6 +65,7 @@ _ARCH: Shape = {
     "min_backend": may(f.version),
     "last_backend": may(f.version),
     "module": may(f.one_of(("open", "proprietary", "either"), "kernel module")),
+    "own_cpu_module": may(f.one_of(("open", "proprietary", "either"), "kernel module")),
     "runs_code_of": may(f.several(f.name, least=1)),
     "exact_until": may(f.version),
     "note": may(f.text),
@@ -109,6 +110,7 @@ _OVERRIDE: Shape = {
     "acts_as": need(f.name),
     "env": need(_ENV),
     "os": need(f.several(f.os_family, least=1)),
+    "last_backend": may(f.version),
     "note": may(f.text),
     "source": _SOURCES,
 }

@@ -385,7 +385,9 @@ def _code_answer(candidate: Candidate, card: Gpu, target: Target, matrix: Matrix
         reason = f"{name} has no code for {card_name(card)}; the driver translates its PTX at first start"
         return _community("gpu-code", reason, sources)
     for setting in backend.overrides:
-        if setting.arch == card.arch and setting.acts_as in build.archs and target.platform.os in setting.os:
+        if setting.arch != card.arch or setting.acts_as not in build.archs or target.platform.os not in setting.os:
+            continue
+        if setting.last_backend is None or candidate.backend_release.version <= setting.last_backend:
             words = " ".join(f"{key}={value}" for key, value in sorted(setting.env.items()))
             reason = f"{name} has no code for {card_name(card)}; with {words} it runs {setting.acts_as} code"
             return Answer(
@@ -398,8 +400,9 @@ def _code_answer(candidate: Candidate, card: Gpu, target: Target, matrix: Matrix
             )
     if row is None and backend.code_rule == "cuda" and _capability(card.arch) is None:
         return _unknown("gpu-code", f"{card.arch} is an architecture that the matrix does not know", build.sources)
-    if row is None and backend.code_rule == "cuda" and _newer_than_all(card.arch, build.archs):
-        reason = f"the matrix does not know {card.arch}, which is newer than all code in {name}"
+    if row is None and backend.code_rule == "cuda" and not _older_than_all(card.arch, build.archs):
+        newer = ", which is newer than all code in " + name if _newer_than_all(card.arch, build.archs) else ""
+        reason = f"the matrix does not know {card.arch}{newer or ', so neither whether code of ' + name + ' runs on it'}"
         return _unknown("gpu-code", reason, build.sources)
     reason = f"{name} has no code for {card_name(card)}: it holds {', '.join(build.archs) or 'none'}"
     return _rejected("gpu-code", reason, sources)
@@ -430,6 +433,12 @@ def _newer_than_all(arch: str, codes: Iterable[str]) -> bool:
     mine = _capability(arch)
     known = [found[:2] for code in codes if (found := _capability(code))]
     return mine is not None and bool(known) and mine[:2] > max(known)
+
+
+def _older_than_all(arch: str, codes: Iterable[str]) -> bool:
+    mine = _capability(arch)
+    known = [found[:2] for code in codes if (found := _capability(code))]
+    return mine is not None and bool(known) and mine[:2] < min(known)
 
 
 def _code(matrix: Matrix, backend: Backend, build: Build, release: BackendRelease, arch: str) -> tuple[str, str]:
@@ -707,12 +716,19 @@ def driver_window(candidate: Candidate, target: Target, matrix: Matrix, offers: 
     """Whether the vendor tested this user space with so new a kernel driver."""
     newest = candidate.backend_release.max_driver.get(target.platform.os)
     _, have = _driver(candidate, target)
-    # The newest one is given as a line ("30.10"), which its updates belong to.
-    if newest is None or have is None or have.key[: len(newest.key)] <= newest.key:
+    if newest is None or have is None or _within(have, newest):
         return _fits("driver-window")
     vendor = vendor_title(candidate.backend.vendor)
     reason = f"kernel driver {have} is newer than {newest}, the last that {vendor} tested with {toolkit(candidate)}"
     return _community("driver-window", reason, candidate.backend_release.sources)
+
+
+def _within(have: Dotted, line: Dotted) -> bool:
+    """Whether a driver is of a line or older: "30.10.2" belongs to the line "30.10", and "6.4" is beyond the line "6.0"."""
+    # The zeros that a key leaves out tell how long the line's own number is.
+    size = line.count(".") + 1
+    padded = (*have.key, *(0,) * size)[:size]
+    return padded <= (*line.key, *(0,) * size)[:size]
 
 
 def driver_tested(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
@@ -735,12 +751,15 @@ def kernel_module(candidate: Candidate, target: Target, matrix: Matrix, offers: 
     answer = _fits("kernel-module")
     for card in cards(candidate.backend, target):
         row = matrix.archs.get(card.arch)
-        if row is None or row.module not in ("open", "proprietary"):
+        needed, what = (row.module, row.family) if row else ("", "")
+        if row and row.own_cpu_module and processor(card):
+            needed, what = row.own_cpu_module, f"{row.family} beside a processor of its own"
+        if row is None or needed not in ("open", "proprietary"):
             continue
-        only = f"{card_name(card)} is {row.family}, which works only with the {row.module} kernel module"
-        if kind and kind != row.module:
+        only = f"{card_name(card)} is {what}, which works only with the {needed} kernel module"
+        if kind and kind != needed:
             reason = f"{only}; the loaded one is {kind} (license {facts.license})"
-            change = Change(kind="driver", text=f"install the {row.module} kernel module of the driver", value=row.module)
+            change = Change(kind="driver", text=f"install the {needed} kernel module of the driver", value=needed)
             return _rejected("kernel-module", reason, row.sources, change)
         if not kind and target.platform.os is Os.LINUX:
             answer = Answer(rule="kernel-module", kind=Kind.FITS, reason=only, sources=row.sources)

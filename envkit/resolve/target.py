@@ -214,7 +214,7 @@ def _needs_no_card(matrix: Matrix, backend: BackendWish) -> bool:
 
 def _cards(matrix: Matrix, text: str, facts: Facts | None, platform: Platform) -> tuple[tuple[Gpu, ...] | None, list[str]]:
     if text.strip():
-        return _card_named(text.strip()), []
+        return _card_named(text.strip(), matrix), []
     if facts is None or facts.machine.gpus is None:
         return None, []
     vendors = {backend.vendor for backend in matrix.backends.values() if backend.vendor}
@@ -257,7 +257,7 @@ def vendor_title(vendor: str) -> str:
     return _VENDOR_TITLES.get(vendor, vendor)
 
 
-def _card_named(text: str) -> tuple[Gpu, ...]:
+def _card_named(text: str, matrix: Matrix) -> tuple[Gpu, ...]:
     from envkit import devices
 
     if text.lower() == "none":
@@ -269,6 +269,8 @@ def _card_named(text: str) -> tuple[Gpu, ...]:
         if _only_draws(card):
             raise UsageError(f"{text!r} is a display adapter that computes nothing", hint="--gpu none means no accelerator")
         return (replace(card, vendor=_vendor_word(card)),)
+    if found.kind == "none" and (unheard := _of_new_architecture(text, matrix)):
+        return (unheard,)
     if found.kind == "none" and not found.suggestions and not found.products and not found.archs:
         found_nothing = text.lower() in ("cpu", "no", "nothing")
         hint = (
@@ -277,7 +279,7 @@ def _card_named(text: str) -> tuple[Gpu, ...]:
             else "write a product, an architecture (sm_86) or a PCI id (10de:2684)"
         )
         raise UsageError(f"unknown GPU {text!r}", hint=hint)
-    if found.ambiguous:
+    if found.ambiguous and not _all_alike(found):
         raise UsageError(
             f"--gpu {text!r} may mean several: {'; '.join(_meanings(found.products, found.archs))}",
             # A name sold with several chips cannot be written more fully.
@@ -286,13 +288,33 @@ def _card_named(text: str) -> tuple[Gpu, ...]:
     if found.products:
         product = found.products[0]
         arch = found.archs[0] if found.archs else product.arch
-        return (Gpu(name="" if found.kind == "arch" else product.name, arch=arch, vendor=product.vendor, pci_id=pci_id),)
+        name = "" if found.kind == "arch" else text if found.ambiguous else product.name
+        return (Gpu(name=name, arch=arch, vendor=product.vendor, pci_id=pci_id),)
     if found.archs:
         return (Gpu(arch=found.archs[0], vendor=found.vendor),)
     raise UsageError(
         f"unknown GPU {text!r}" + (f"; did you mean {', '.join(found.suggestions)}?" if found.suggestions else ""),
         hint="write a product, an architecture (sm_86) or a PCI id (10de:2684)",
     )
+
+
+def _of_new_architecture(text: str, matrix: Matrix) -> Gpu | None:
+    """A card by an architecture that no product of the catalogue has: one that the matrix knows, or one newer than all of it."""
+    word = text.strip().lower()
+    if word in matrix.archs:
+        return Gpu(arch=word, vendor=matrix.archs[word].vendor)
+    known = [int(number[1]) for name in matrix.archs if (number := _NVIDIA_ARCH.fullmatch(name))]
+    asked = _NVIDIA_ARCH.fullmatch(word)
+    return Gpu(arch=word, vendor="nvidia") if asked and int(asked[1]) > max(known, default=0) else None
+
+
+_NVIDIA_ARCH = re.compile(r"sm_(\d{2,3})[af]?", re.ASCII)
+
+
+def _all_alike(found: devices.Found) -> bool:
+    """Whether it does not matter which of several products a name means: one architecture, in machines of any kind."""
+    same = len(found.archs) == 1 and len({product.vendor for product in found.products}) == 1
+    return same and not any(product.cpu for product in found.products)
 
 
 def _meanings(products: Sequence[Product], archs: Sequence[str]) -> list[str]:

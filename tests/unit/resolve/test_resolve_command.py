@@ -138,10 +138,16 @@ def test_wrong_usage(arguments: tuple[str, ...], message: str) -> None:
 
 
 def test_ambiguous_names_list_what_they_may_mean() -> None:
-    for name, meanings in (("RTX 6000", ("sm_75", "sm_89", "sm_120")), ("T1000", ("T1000",))):
-        error = call("--gpu", name).exception
-        assert isinstance(error, EnvkitError)
-        assert all(meaning in error.message for meaning in meanings)
+    error = call("--gpu", "RTX 6000").exception
+    assert isinstance(error, EnvkitError)
+    assert all(meaning in error.message for meaning in ("sm_75", "sm_89", "sm_120"))
+
+
+@pytest.mark.parametrize(("name", "arch"), [("T1000", "sm_75"), ("T500 (Laptop)", "sm_75"), ("Radeon 610M", "gfx1036")])
+def test_a_name_of_several_products_that_are_all_alike_is_no_riddle(name: str, arch: str) -> None:
+    document = json.loads(call("--gpu", name, "--accept", "unknown", "--accept", "override", "--format", "json").output)
+    accelerator = document["accelerator"] if "accelerator" in document else document["nearest"][0]["plan"]["accelerator"]
+    assert accelerator == {"name": name, "arch": arch}
 
 
 @pytest.mark.parametrize("text", ["10de:2b85", "sm_120", "12.0", "NVIDIA GeForce RTX 5090", "rtx5090", "geforce rtx 5090"])
