@@ -270,6 +270,7 @@ class Architecture:
     own_cpu_module: str = ""  # the one it can use where it comes with a processor of its own (Grace Hopper)
     runs_code_of: tuple[str, ...] | None = None  # only code of exactly these runs on it; None: the same-major rule
     exact_until: Dotted | None = None  # from this backend version on, the same-major rule holds after all
+    graphics: bool = True  # False: made to compute alone, so that it is not known whether a graphics interface reaches it
     note: str = ""
     sources: tuple[str, ...] = ()
 
@@ -279,10 +280,36 @@ class DriverBranch:
     """One branch of a vendor's kernel driver: `[[backend.<name>.branch]]`."""
 
     branch: Dotted  # 580; for amdgpu 30.10
+    numbers: tuple[str, ...] = ()  # other numbers that the same driver shows: the module's own (6.14.14), an older naming (22.20)
     max_backend: Dotted | None = None  # newest toolkit it serves by itself
     dropped: tuple[str, ...] = ()  # architectures that this and every later branch no longer drives
     designation: str = ""
     eol: str = ""
+    note: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """The systems on which a vendor promises some cards, where those are fewer: `[[backend.<name>.limit]]`."""
+
+    tags: tuple[str, ...]  # of the backend's releases
+    about: tuple[str, ...]  # architectures, and products as the catalogue names them, which go before their architecture
+    platforms: tuple[str, ...]  # platform ids; "windows" and "wsl2" for those altogether
+    kernels: Mapping[str, tuple[Dotted, ...]] = field(default_factory=_nothing)  # in place of the release's own
+    note: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Promise:
+    """For which releases a vendor lists single products: `[[backend.<name>.promise]]`. Others go by their architecture."""
+
+    cards: tuple[str, ...]  # as the catalogue names them
+    os: tuple[Os, ...]
+    first: Dotted | None = None  # None: never listed
+    last: Dotted | None = None
+    deprecated: tuple[Dotted, ...] = ()  # the first and the last release that lists them so
     note: str = ""
     sources: tuple[str, ...] = ()
 
@@ -298,7 +325,9 @@ class BackendRelease:
     max_driver: Mapping[Os, Dotted] = field(default_factory=_nothing)
     tested_driver: Mapping[Os, str] = field(default_factory=_nothing)  # released together, where no minimum is stated
     min_kernel: Mapping[Os, Dotted] = field(default_factory=_nothing)  # Windows: the build, 10.0.16299
+    lists: Dotted | None = None  # the patch release whose lists of systems and cards hold; None: that of `version`
     platforms: tuple[str, ...] | None = None  # platform ids that the vendor lists; None: not known
+    kernels: Mapping[str, tuple[Dotted, ...]] = field(default_factory=_nothing)  # Linux kernels that it lists, by platform id
     archs: tuple[str, ...] | None = None  # architectures that the vendor lists; None: not known
     deprecated_archs: tuple[str, ...] = ()
     evidence: Evidence = Evidence.CLAIMED
@@ -330,11 +359,14 @@ class Backend:
     releases: tuple[BackendRelease, ...] = ()
     branches: tuple[DriverBranch, ...] = ()
     overrides: tuple[OverrideSetting, ...] = ()
+    promises: tuple[Promise, ...] = ()
+    limits: tuple[Limit, ...] = ()
     # How code runs on a device: "cuda" (same major, PTX), "exact" (gfx), "any" (every card of the vendor), "listed" (those that
     # the backend's release lists, since the code is for the chip and no one says which is in a wheel).
     code_rule: str = ""
     modules: tuple[str, ...] = ()  # Linux kernel modules through which the compute stack reaches its cards
     visible: str = ""  # the variable that says which cards a process may use
+    serves: tuple[str, ...] = ()  # of a backend without a vendor of its own: whose cards it can use; (): anyone's
     without_card: str = ""  # the device used where there is no such card; "": then it cannot be used
     sources: tuple[str, ...] = ()
 
@@ -370,6 +402,7 @@ class Build:
     tag: str  # cu128
     platforms: tuple[str, ...]  # linux/x86_64, windows/x86_64, macos/arm64
     archs: tuple[str, ...] | None = None  # compiled code: sm_80, gfx1030; None: not known
+    maybe_archs: tuple[str, ...] = ()  # of which it is not known whether code for them is in it
     ptx: tuple[str, ...] = ()  # compute_90 as "sm_90": code that newer devices can translate
     published: bool | None = True  # None: not confirmed
     pythons: tuple[str, ...] | None = None  # None: those of the release

@@ -101,6 +101,8 @@ def _lists(matrix: Matrix) -> Iterable[tuple[str, tuple[Any, ...]]]:
         yield f"backend.{name}.release", backend.releases
         yield f"backend.{name}.branch", backend.branches
         yield f"backend.{name}.override", backend.overrides
+        yield f"backend.{name}.promise", backend.promises
+        yield f"backend.{name}.limit", backend.limits
     for name, framework in matrix.frameworks.items():
         yield f"framework.{name}.release", framework.releases
         yield f"framework.{name}.build", framework.builds
@@ -120,6 +122,17 @@ def _backends(matrix: Matrix) -> Iterable[str]:
                     yield f"{path}.toolkit_driver.{os}: {own} is older than {floor}, the floor of its wheels"
             for word, archs in (("archs", release.archs or ()), ("deprecated_archs", release.deprecated_archs)):
                 yield from _vendors(f"{path}.{word}", archs, backend.vendor, matrix)
+        for position, limit in enumerate(backend.limits):
+            path = f"backend.{name}.limit[{position}]"
+            yield from _vendors(f"{path}.about", [a for a in limit.about if a in matrix.archs], backend.vendor, matrix)
+        for position, promise in enumerate(backend.promises):
+            path = f"backend.{name}.promise[{position}]"
+            if (promise.first is None) != (promise.last is None):
+                yield f"{path}: has one of first and last; a promise has both, and a card that was never listed none"
+            elif promise.first is not None and promise.last is not None and promise.last < promise.first:
+                yield f"{path}: last {promise.last} comes before first {promise.first}"
+            if len(promise.deprecated) not in (0, 2):
+                yield f"{path}.deprecated: expected the first and the last release"
         for position, branch in enumerate(backend.branches):
             yield from _vendors(f"backend.{name}.branch[{position}].dropped", branch.dropped, backend.vendor, matrix)
 

@@ -46,10 +46,12 @@ def part_of(matrix: Matrix, scheme: Scheme) -> Matrix:
     lines = {build.release for build in builds}
     releases = tuple(row for row in backend.releases if row.tag in tags)
     archs = _mentioned(builds, releases, backend)
+    limits = tuple(row for row in backend.limits if tags & set(row.tags))
     platforms = {word for row in releases for word in row.platforms or ()}
+    platforms |= {word for row in limits for word in row.platforms}
     if scheme.container:
         platforms.add(scheme.container.platform)
-    kept_backend = Backend(**{**_parts(backend), "releases": releases})
+    kept_backend = Backend(**{**_parts(backend), "releases": releases, "limits": limits})
     kept_framework = Framework(
         **{
             **_parts(framework),
@@ -91,7 +93,7 @@ def _parts(row: Any) -> dict[str, Any]:
 
 
 def _mentioned(builds: Iterable[Any], releases: Iterable[Any], backend: Backend) -> set[str]:
-    archs = {word for build in builds for word in (*(build.archs or ()), *build.ptx)}
+    archs = {word for build in builds for word in (*(build.archs or ()), *build.maybe_archs, *build.ptx)}
     archs |= {word for row in releases for word in (*(row.archs or ()), *row.deprecated_archs)}
     archs |= {word for row in backend.branches for word in row.dropped}
     return archs | {word for row in backend.overrides for word in (row.arch, row.acts_as)}
@@ -100,7 +102,7 @@ def _mentioned(builds: Iterable[Any], releases: Iterable[Any], backend: Backend)
 def _used_sources(matrix: Matrix) -> Iterable[str]:
     rows: list[Any] = [*matrix.platforms.values(), *matrix.archs.values(), *matrix.schemes.values()]
     for backend in matrix.backends.values():
-        rows += [backend, *backend.releases, *backend.branches, *backend.overrides]
+        rows += [backend, *backend.releases, *backend.branches, *backend.overrides, *backend.promises, *backend.limits]
     for framework in matrix.frameworks.values():
         rows += [framework, *framework.releases, *framework.builds]
     for releases in matrix.libraries.values():

@@ -25,9 +25,12 @@ from envkit.model import (
     Framework,
     FrameworkRelease,
     LibraryRelease,
+    Limit,
     Matrix,
+    Os,
     OsRelease,
     OverrideSetting,
+    Promise,
     Scheme,
     Source,
 )
@@ -68,6 +71,7 @@ _ARCH: Shape = {
     "own_cpu_module": may(f.one_of(("open", "proprietary", "either"), "kernel module")),
     "runs_code_of": may(f.several(f.name, least=1)),
     "exact_until": may(f.version),
+    "graphics": may(f.flag),
     "note": may(f.text),
     "source": _SOURCES,
 }
@@ -78,9 +82,11 @@ _BACKEND: Shape = {
     "code_rule": may(f.one_of(("cuda", "exact", "any", "listed"), "code rule")),
     "modules": may(_NAMES),
     "visible": may(f.variable),
+    "serves": may(_NAMES),
     "without_card": may(f.name),
     "source": _SOURCES,
 }
+_KERNELS = f.keyed(f.name, f.several(f.version, least=1))
 _BACKEND_RELEASE: Shape = {
     "version": need(f.version),
     "tag": need(f.tag),
@@ -89,7 +95,9 @@ _BACKEND_RELEASE: Shape = {
     "max_driver": may(_BY_OS),
     "tested_driver": may(f.keyed(f.os_family, f.text)),
     "min_kernel": may(_BY_OS),
+    "lists": may(f.version),
     "platforms": may(_NAMES),
+    "kernels": may(_KERNELS),
     "archs": may(_NAMES),
     "deprecated_archs": may(_NAMES),
     "evidence": may(f.evidence),
@@ -98,6 +106,7 @@ _BACKEND_RELEASE: Shape = {
 }
 _BRANCH: Shape = {
     "branch": need(f.version),
+    "numbers": may(_TEXTS),
     "max_backend": may(f.version),
     "dropped": may(_NAMES),
     "designation": may(f.text),
@@ -111,6 +120,23 @@ _OVERRIDE: Shape = {
     "env": need(_ENV),
     "os": need(f.several(f.os_family, least=1)),
     "last_backend": may(f.version),
+    "note": may(f.text),
+    "source": _SOURCES,
+}
+_PROMISE: Shape = {
+    "cards": need(f.several(f.text, least=1)),
+    "os": need(f.several(f.os_family, least=1)),
+    "first": may(f.version),
+    "last": may(f.version),
+    "deprecated": may(f.several(f.version)),
+    "note": may(f.text),
+    "source": _SOURCES,
+}
+_LIMIT: Shape = {
+    "tags": need(f.several(f.tag, least=1)),
+    "about": need(f.several(f.text, least=1)),
+    "platforms": need(_NAMES),
+    "kernels": may(_KERNELS),
     "note": may(f.text),
     "source": _SOURCES,
 }
@@ -136,6 +162,7 @@ _BUILD: Shape = {
     "tag": need(f.tag),
     "platforms": need(f.several(f.wheel_platform, least=1)),
     "archs": may(_NAMES),
+    "maybe_archs": may(_NAMES),
     "ptx": may(_NAMES),
     "published": may(f.flag_or_unknown),
     "pythons": may(_PYTHONS),
@@ -287,6 +314,8 @@ _BACKEND_LISTS = {
     "release": _List(_BACKEND_RELEASE, BackendRelease, ("tag",)),
     "branch": _List(_BRANCH, DriverBranch, ("branch",)),
     "override": _List(_OVERRIDE, OverrideSetting, ("arch",)),
+    "promise": _List(_PROMISE, Promise, ("cards", "os")),
+    "limit": _List(_LIMIT, Limit, ("tags", "about")),
 }
 _FRAMEWORK_LISTS = {
     "release": _List(_FRAMEWORK_RELEASE, FrameworkRelease, ("version",)),
@@ -577,6 +606,7 @@ class _References:
             self._each(row, "archs", row.value.archs or (), self.archs, "architecture")
             self._each(row, "deprecated_archs", row.value.deprecated_archs, self.archs, "architecture")
             self._each(row, "platforms", row.value.platforms or (), self.platforms, "platform")
+            self._each(row, "kernels", row.value.kernels, self.platforms, "platform")
         for row in group.lists["branch"].values():
             self._sources(row)
             self._each(row, "dropped", row.value.dropped, self.archs, "architecture")
@@ -584,6 +614,13 @@ class _References:
             self._sources(row)
             self._one(row, "arch", row.value.arch, self.archs, "architecture")
             self._one(row, "acts_as", row.value.acts_as, self.archs, "architecture")
+        for row in group.lists["promise"].values():
+            self._sources(row)
+        for row in group.lists["limit"].values():
+            self._sources(row)
+            self._each(row, "tags", row.value.tags, self.tags, "tag")
+            self._each(row, "platforms", row.value.platforms, self.platforms | {str(each) for each in Os}, "platform")
+            self._each(row, "kernels", row.value.kernels, self.platforms, "platform")
 
     def _framework(self, name: str, group: _Group) -> None:
         self._head_sources(group)
@@ -605,6 +642,7 @@ class _References:
             self._one(row, "release", row.value.release, lines, f"release of {name}")
             self._one(row, "tag", row.value.tag, self.tags, "tag")
             self._each(row, "archs", row.value.archs or (), self.archs, "architecture")
+            self._each(row, "maybe_archs", row.value.maybe_archs, self.archs, "architecture")
             self._each(row, "ptx", row.value.ptx, self.archs, "architecture")
 
 
@@ -632,6 +670,10 @@ def order_of(row: Any) -> Any:
         return row.branch.key
     if isinstance(row, OverrideSetting):
         return arch_order(row.arch)
+    if isinstance(row, Promise):
+        return natural(row.cards[0])
+    if isinstance(row, Limit):
+        return natural(row.tags[0])
     return natural(row.version)
 
 
@@ -685,6 +727,8 @@ def _finish(draft: _Draft, *, sort: bool) -> Matrix:
                     releases=listed(group, "release"),
                     branches=listed(group, "branch"),
                     overrides=listed(group, "override"),
+                    promises=listed(group, "promise"),
+                    limits=listed(group, "limit"),
                     **group.head,
                 )
                 for name, group in draft.backends.items()

@@ -15,8 +15,11 @@ from envkit.model import (
     Framework,
     FrameworkRelease,
     Gpu,
+    Limit,
     Matrix,
+    Os,
     Platform,
+    Promise,
     Scheme,
     Target,
 )
@@ -44,6 +47,8 @@ class Rows:
         self.drivers: dict[tuple[str, str, str], tuple[Dotted | None, tuple[str, ...]]] = {}  # each toolkit's own
         self.code: dict[tuple[object, ...], tuple[str, str]] = {}  # filled by the rule on compiled code
         self.without_code: dict[tuple[object, ...], bool] = {}  # filled by the search for the best candidate
+        self._limits: dict[tuple[str, str], dict[str, Limit]] = {}  # of each backend and tag, by product and architecture
+        self.promises: dict[str, dict[tuple[str, Os], Promise]] = {}  # of each backend, by product
         self.pins: dict[tuple[str, str, str, str], str | None] = {}
         self.companion_tags: dict[tuple[str, str, str], tuple[str, frozenset[tuple[str, str]]]] = {}
 
@@ -63,6 +68,19 @@ class Rows:
                 found.setdefault(row.release.version, []).append(row)
             self._systems[key] = {release: tuple(group) for release, group in found.items()}
         return self._systems[key]
+
+    def limit(self, backend: Backend, tag: str, *about: str) -> Limit | None:
+        """What narrows the vendor's list of systems for a card, by the first of its names that a row is about."""
+        key = (backend.name, tag)
+        if key not in self._limits:
+            self._limits[key] = {word: row for row in backend.limits if tag in row.tags for word in row.about}
+        return next((self._limits[key][word] for word in about if word in self._limits[key]), None)
+
+    def promise(self, backend: Backend, product: str, os: Os) -> Promise | None:
+        """For which releases the backend's vendor lists a product; None where it goes by its architecture."""
+        if backend.name not in self.promises:
+            self.promises[backend.name] = {(card, os): row for row in backend.promises for card in row.cards for os in row.os}
+        return self.promises[backend.name].get((product, os))
 
     def python(self, framework: Framework, row: Row, target: Target) -> str:
         """The Python to use: the first wanted one that everything has wheels for, else the first wanted one."""
@@ -170,7 +188,8 @@ def cards(backend: Backend, target: Target) -> tuple[Gpu, ...]:
     if backend.device == "cpu" or not target.accelerators:
         return ()
     if not backend.vendor:
-        return target.accelerators
+        served = ("", *backend.serves)
+        return tuple(card for card in target.accelerators if not backend.serves or card.vendor in served)
     return tuple(card for card in target.accelerators if card.vendor == backend.vendor)
 
 

@@ -23,6 +23,7 @@ from envkit.model import (
     DriverFacts,
     Gpu,
     Kind,
+    Limit,
     Matrix,
     Offers,
     Os,
@@ -44,7 +45,7 @@ from envkit.resolve.candidates import (
     pythons_of,
     rows,
 )
-from envkit.resolve.target import NO_MODULE, card_name, cards_text, may_mean, modules_of, processor, vendor_title
+from envkit.resolve.target import NO_MODULE, card_name, cards_text, may_mean, modules_of, processor, product_name, vendor_title
 
 Rule = Callable[[Candidate, Target, Matrix, "Offers | None"], Answer]
 
@@ -124,15 +125,70 @@ def os_release(candidate: Candidate, target: Target, matrix: Matrix, offers: Off
     if oldest is not None and kernel is not None and kernel < oldest:
         reason = f"{toolkit(candidate)} needs {_OS_TITLES[target.platform.os]} {oldest} or newer; this machine runs {kernel}"
         return _rejected("os-release", reason, candidate.backend_release.sources)
-    listed = candidate.backend_release.platforms
     # A vendor's list is about machines, so a plan for "any device" (an image) is not held to it.
-    if not release or listed is None or candidate.accelerator is None or target.platform.os is Os.WSL2:
+    if candidate.accelerator is None:
         return _fits("os-release")
-    if any(_same_release(each, release) for each in listed):
+    answers = [_system_listed(candidate, card, target, matrix) for card in cards(candidate.backend, target)]
+    return max(answers, key=lambda answer: _SEVERITY[answer.kind], default=_fits("os-release"))
+
+
+def _system_listed(candidate: Candidate, card: Gpu, target: Target, matrix: Matrix) -> Answer:
+    """Whether the vendor promises a card on the system at all."""
+    held, os, release = candidate.backend_release, target.platform.os, target.platform.release
+    limit = _limit_of(candidate, card, matrix)
+    listed = limit.platforms if limit else held.platforms
+    if listed is None:
         return _fits("os-release")
     vendor = vendor_title(candidate.backend.vendor) or "the vendor"
-    reason = f"{release} is not on {vendor}'s list of systems for {toolkit(candidate)}"
-    return _community("os-release", reason, candidate.backend_release.sources)
+    if os in (Os.WINDOWS, Os.WSL2) and limit is not None:
+        if os in listed or any(_same_release(each, release) for each in listed):
+            return _fits("os-release")
+        # There the card has to be known to the driver and to the bridge, and nothing says that these are.
+        where = "inside WSL2" if os is Os.WSL2 else f"on {_OS_TITLES[os]}"
+        reason = f"{vendor} does not list {card_name(card)} for {toolkit(candidate)} {where}; whether it works there is not known"
+        return _unknown("os-release", reason, limit.sources)
+    if not release or os is Os.WSL2 or any(_same_release(each, release) for each in listed):
+        return _fits("os-release")
+    systems = {row.os for each in listed if (row := matrix.platforms.get(each))}
+    if not limit and systems and os not in systems:
+        return _fits("os-release")  # the list is about another system
+    what = f"{card_name(card)} with {toolkit(candidate)}" if limit else toolkit(candidate)
+    reason = f"{release} is not on {vendor}'s list of systems for {what}"
+    return _community("os-release", reason, limit.sources if limit else held.sources)
+
+
+def _limit_of(candidate: Candidate, card: Gpu, matrix: Matrix) -> Limit | None:
+    """What narrows the vendor's list of systems for a card: a row about the product goes before one about the architecture."""
+    backend = candidate.backend
+    if not backend.limits:
+        return None
+    return rows(matrix).limit(backend, candidate.backend_release.tag, product_name(card), card.arch)
+
+
+def os_kernel(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the Linux kernel is one that the backend's vendor lists for the system."""
+    row, platform = candidate.backend_release, target.platform
+    if platform.os is not Os.LINUX or platform.kernel is None or not platform.release or candidate.accelerator is None:
+        return _fits("os-kernel")
+    for card in cards(candidate.backend, target):
+        limit = _limit_of(candidate, card, matrix)
+        listed = (limit.kernels.get(platform.release) if limit else None) or row.kernels.get(platform.release)
+        if not listed or any(_same_line(each, platform.kernel) for each in listed):
+            continue
+        vendor = vendor_title(candidate.backend.vendor) or "the vendor"
+        known = " and ".join(listed)
+        reason = (
+            f"kernel {platform.kernel} is not one that {vendor} lists for {toolkit(candidate)} on {platform.release}: {known}"
+        )
+        return _community("os-kernel", reason, row.sources)
+    return _fits("os-kernel")
+
+
+def _same_line(listed: Dotted, have: Dotted) -> bool:
+    """ "6.14" in a list of kernels is about every 6.14.x."""
+    mine, theirs = (*have.key, 0, 0, 0), (*listed.key, 0)
+    count = max(2, len(listed.split(".")))
+    return mine[:count] == (*theirs, 0, 0)[:count]
 
 
 def _same_release(listed: str, release: str) -> bool:
@@ -333,6 +389,9 @@ def _own_scheme(matrix: Matrix, target: Target, framework: str) -> str:
 def gpu_code(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
     """Whether the build holds code that runs on every card that it would use."""
     backend, build = candidate.backend, candidate.build
+    if not backend.vendor and (unreached := [card for card in cards(backend, target) if not _has_graphics(card, matrix)]):
+        reason = f"{card_name(unreached[0])} is made to compute alone; whether {backend.title} reaches it is not known"
+        return _unknown("gpu-code", reason, (*backend.sources, *matrix.archs[unreached[0].arch].sources))
     if backend.code_rule in ("", "any"):
         return _fits("gpu-code")
     if backend.code_rule == "listed":
@@ -346,6 +405,11 @@ def gpu_code(candidate: Candidate, target: Target, matrix: Matrix, offers: Offer
     if worst.kind is Kind.SETTING and len({card.arch for card in cards(backend, target)}) > 1:
         return _rejected("gpu-code", f"{worst.reason}; the setting would apply to every card of this machine", build.sources)
     return worst
+
+
+def _has_graphics(card: Gpu, matrix: Matrix) -> bool:
+    row = matrix.archs.get(card.arch)
+    return row is None or row.graphics
 
 
 def _listed(candidate: Candidate, target: Target) -> Answer:
@@ -384,7 +448,12 @@ def _code_answer(candidate: Candidate, card: Gpu, target: Target, matrix: Matrix
     if how == "ptx":
         reason = f"{name} has no code for {card_name(card)}; the driver translates its PTX at first start"
         return _community("gpu-code", reason, sources)
+    if card.arch in build.maybe_archs:
+        reason = f"whether {name} has code for {card_name(card)} is not known: it holds at least {', '.join(build.archs)}"
+        return _unknown("gpu-code", reason, sources)
     for setting in backend.overrides:
+        if "{arch}" in build.extras:
+            break  # the code of another architecture is in a package that would not be installed
         if setting.arch != card.arch or setting.acts_as not in build.archs or target.platform.os not in setting.os:
             continue
         if setting.last_backend is None or candidate.backend_release.version <= setting.last_backend:
@@ -508,17 +577,37 @@ def vendor_support(candidate: Candidate, target: Target, matrix: Matrix, offers:
     # NVIDIA promises every card that a toolkit compiles for; who ships exact code per chip keeps a list instead.
     if backend.code_rule != "exact" and release.archs is None:
         return _fits("vendor-support")
+    answer = _fits("vendor-support")
     for card in cards(backend, target):
         if release.archs is None:
             reason = f"whether {vendor_title(backend.vendor)} supports {card_name(card)} with {toolkit(candidate)} is not known"
             return _community("vendor-support", reason, release.sources)
-        if card.arch in release.deprecated_archs:
+        how, sources = _promised(candidate, card, target, matrix)
+        if how == "deprecated":
             reason = f"{vendor_title(backend.vendor)} calls {card_name(card)} deprecated in {toolkit(candidate)}"
-            return Answer(rule="vendor-support", kind=Kind.FITS, reason=reason, sources=release.sources)
-        if card.arch not in release.archs:
+            answer = Answer(rule="vendor-support", kind=Kind.FITS, reason=reason, sources=sources)
+        elif not how:
             reason = f"{card_name(card)} is not on {vendor_title(backend.vendor)}'s list for {toolkit(candidate)}"
-            return _community("vendor-support", reason, release.sources)
-    return _fits("vendor-support")
+            row = matrix.archs.get(card.arch)
+            note = f" ({row.note})" if row and row.note else ""
+            return _community("vendor-support", f"{reason}{note}", sources)
+    return answer
+
+
+def _promised(candidate: Candidate, card: Gpu, target: Target, matrix: Matrix) -> tuple[str, tuple[str, ...]]:
+    """How the vendor lists a card: "listed", "deprecated" or "" for not at all; and the sources that say so."""
+    release = candidate.backend_release
+    lists = release.lists or release.version
+    product = product_name(card) if candidate.backend.promises else ""
+    row = rows(matrix).promise(candidate.backend, product, target.platform.os) if product else None
+    if row is not None:
+        if row.deprecated and row.deprecated[0] <= lists <= row.deprecated[1]:
+            return "deprecated", row.sources
+        held = row.first is not None and row.last is not None and row.first <= lists <= row.last
+        return "listed" if held else "", row.sources
+    if card.arch in release.deprecated_archs:
+        return "deprecated", release.sources
+    return "listed" if card.arch in (release.archs or ()) else "", release.sources
 
 
 # ---- the driver --------------------------------------------------------------------------------------------------
@@ -872,6 +961,7 @@ def _platform_fits(where: str, platform: Platform) -> bool:
 RULES: tuple[Rule, ...] = (
     os_family,
     os_release,
+    os_kernel,
     glibc,
     cpu_arch,
     published,

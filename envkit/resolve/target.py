@@ -76,7 +76,7 @@ def read(matrix: Matrix, wish: Wish, facts: Facts | None = None, pythons: Sequen
     target = Target(
         platform=platform,
         accelerators=shown,
-        drivers=_drivers(wish.driver, facts, platform, shown, vendor),
+        drivers=_drivers(matrix, wish.driver, facts, platform, shown, vendor, notes),
         pythons=_pythons(wish.python, facts, pythons, own_python),
         hidden=hidden,
         order=cards or (),
@@ -367,6 +367,12 @@ def _named(name: str) -> devices.Found:
     return devices.find(name)
 
 
+def product_name(card: Gpu) -> str:
+    """The card's name in the catalogue; "" where it does not know the card."""
+    product = _product(card)
+    return product.name if product else ""
+
+
 def may_mean(card: Gpu) -> str:
     """What a card of unknown architecture may be, as the end of a sentence; "" where nothing is known of its name."""
     found = _named(card.name) if card.name else None
@@ -507,7 +513,13 @@ def _driver_facts(machine: Machine, vendor: str) -> DriverFacts:
 
 
 def _drivers(
-    text: str, facts: Facts | None, platform: Platform, cards: tuple[Gpu, ...] | None, wanted: str
+    matrix: Matrix,
+    text: str,
+    facts: Facts | None,
+    platform: Platform,
+    cards: tuple[Gpu, ...] | None,
+    wanted: str,
+    notes: list[str],
 ) -> Mapping[str, DriverFacts]:
     asked = wishes.read_driver(text)
     vendors = dict.fromkeys(card.vendor for card in cards or ()) or dict.fromkeys([wanted] if wanted else [])
@@ -519,7 +531,12 @@ def _drivers(
             known = facts.machine.drivers[vendor]
         elif facts and not facts.machine.drivers and (len(vendors) == 1 or vendor == _driven(vendors)):
             known = facts.machine.driver
-        kernel = driver_number(vendor, platform.os, (asked if vendor == meant else "") or known.kernel)
+        told = asked if vendor == meant else ""
+        kernel = driver_number(vendor, platform.os, told or known.kernel)
+        if platform.os is Os.LINUX and kernel:
+            own = dotted(facts.machine.kernel) if facts and not told else None
+            kernel, note = release_number(matrix, vendor, kernel, told=bool(told), linux=own)
+            notes += [note] if note else []
         found[vendor] = replace(known, kernel=kernel)
     return found
 
@@ -540,6 +557,31 @@ def driver_number(vendor: str, os: Os, text: str) -> str:
         return f"{int(digits[:3])}.{digits[3:]}"
     # AMD's Windows driver numbers say nothing about the Adrenalin release that the floors are given in.
     return "" if vendor == "amd" else text
+
+
+def release_number(matrix: Matrix, vendor: str, text: str, *, told: bool, linux: Dotted | None = None) -> tuple[str, str]:
+    """The vendor's number for the release of a driver whose kernel module shows `text`, and what there is to say about it.
+
+    The module of AMD's driver 30.10 calls itself 6.14.14, and that of a Linux kernel has that kernel's number or none.
+    `told`: a person wrote it, who may well mean a release. "" where it cannot be told which release it is.
+    """
+    known = [b for b in matrix.backends.values() if b.vendor == vendor and any(branch.numbers for branch in b.branches)]
+    have = dotted(text)
+    if not known or have is None:
+        return text, ""
+    if linux is not None and have == linux:
+        return "", ""
+    backend = known[0]
+    if told and any(row.version == have for row in backend.releases):
+        return text, ""
+    for branch in backend.branches:
+        if any(text == number or text.startswith(f"{number}.") for number in branch.numbers):
+            return str(branch.branch), f"{text} is the number that the driver {branch.branch} of {vendor_title(vendor)} shows"
+    lines = [(*branch.branch.key, 0)[:2] for branch in backend.branches]
+    if (*have.key, 0)[:2] in lines or have > backend.branches[-1].branch:
+        return text, ""
+    what = f"the driver {text} is none of {vendor_title(vendor)}'s releases that the matrix knows"
+    return "", f"{what}, so which {backend.title} it serves is not judged"
 
 
 # ---- Pythons and companions --------------------------------------------------------------------------------------
