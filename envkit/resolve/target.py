@@ -345,6 +345,14 @@ def _identified(gpu: Gpu, machine: Machine, platform: Platform, matrix: Matrix) 
     )
 
 
+def memory_of(card: Gpu) -> tuple[float, ...]:
+    """The sizes of memory in GiB that a card comes with; () where they are not known."""
+    if card.memory_bytes:
+        return (round(card.memory_bytes / 2**30),)
+    product = _product(card)
+    return product.memory_gib if product else ()
+
+
 def _product(gpu: Gpu) -> Product | None:
     return _looked_up(gpu.pci_id.lower(), gpu.name)
 

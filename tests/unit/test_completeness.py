@@ -92,7 +92,6 @@ def test_every_scheme_has_its_files_or_says_why_not(name: str) -> None:
         assert len(scheme.no_container) > 20, f"{name} has no container and does not say why"
         assert not dockerfile.exists()
     else:
-        assert (shipped("templates") / "dockerfile" / f"{scheme.backend}.Dockerfile.j2").is_file()
         assert dockerfile.is_file()
     assert scheme.title and scheme.for_whom and scheme.needs and scheme.pros and scheme.cons and scheme.sources
 
