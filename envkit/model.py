@@ -408,6 +408,8 @@ class Build:
     pythons: tuple[str, ...] | None = None  # None: those of the release
     glibc: Dotted | None = None
     macos: Dotted | None = None
+    macos_pythons: Mapping[str, Dotted] = field(default_factory=_nothing)  # where the wheels of some Pythons need a newer one
+    systems: Mapping[str, tuple[str, ...]] = field(default_factory=_nothing)  # listed for this build, by architecture or "other"
     local: str | None = None  # local version: "+cu128"; "" for none; None: "+" and the tag
     package: str = ""  # "": the framework's; onnxruntime-gpu
     index: str | None = None  # None: the framework's index with the tag; "vendor": by no index that uv can use
@@ -430,6 +432,7 @@ class Framework:
     index: str  # "https://download.pytorch.org/whl/{tag}", or "pypi"
     default_packages: tuple[str, ...] = ()  # installed beside it: numpy
     companions: tuple[str, ...] = ()  # on request: torchvision, torchaudio
+    no_wheels: Mapping[str, str] = field(default_factory=_nothing)  # what people ask for beside it and no index serves: why
     releases: tuple[FrameworkRelease, ...] = ()
     builds: tuple[Build, ...] = ()
     sources: tuple[str, ...] = ()
@@ -546,6 +549,7 @@ class Platform:
     glibc: Dotted | None = None
     kernel: Dotted | None = None
     libc: str = "glibc"  # glibc, musl, "" elsewhere
+    point: Dotted | None = None  # macOS to its last number, 14.4.1, where more is told than the release
 
     @property
     def family(self) -> str:

@@ -163,6 +163,8 @@ def _build(path: str, build: Build) -> Iterable[str]:
         yield f"{path}.glibc: means nothing for {', '.join(sorted(families - {'linux'}))}"
     if build.macos and families != {"macos"}:
         yield f"{path}.macos: means nothing for {', '.join(sorted(families - {'macos'}))}"
+    if build.macos_pythons and build.macos is None:
+        yield f"{path}.macos_pythons: stands without the floor of the other Pythons, macos"
     if list(build.platforms) != sorted(build.platforms):
         yield f"{path}.platforms: are not sorted"
     for word, archs in (("archs", build.archs or ()), ("ptx", build.ptx)):

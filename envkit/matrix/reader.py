@@ -145,6 +145,7 @@ _FRAMEWORK: Shape = {
     "index": need(f.index),
     "default_packages": may(f.several(f.package)),
     "companions": may(f.several(f.package)),
+    "no_wheels": may(f.keyed(f.package, f.text)),
     "source": _SOURCES,
 }
 _FRAMEWORK_RELEASE: Shape = {
@@ -168,6 +169,8 @@ _BUILD: Shape = {
     "pythons": may(_PYTHONS),
     "glibc": may(f.version),
     "macos": may(f.version),
+    "macos_pythons": may(f.keyed(f.python, f.version)),
+    "systems": may(f.keyed(f.name, f.several(f.name))),
     "local": may(f.local),
     "package": may(f.package),
     "index": may(f.index),
@@ -644,6 +647,10 @@ class _References:
             self._each(row, "archs", row.value.archs or (), self.archs, "architecture")
             self._each(row, "maybe_archs", row.value.maybe_archs, self.archs, "architecture")
             self._each(row, "ptx", row.value.ptx, self.archs, "architecture")
+            for word, systems in row.value.systems.items():
+                if word != "other":
+                    self._one(row, f"systems.{word}", word, self.archs, "architecture")
+                self._each(row, f"systems.{word}", [each.removeprefix("wsl2-") for each in systems], self.platforms, "platform")
 
 
 # ---- the whole ---------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from envkit.model import (
     Promise,
     Scheme,
     Target,
+    dotted,
 )
 from envkit.resolve.target import Question
 from envkit.resolve.wishes import matches, version
@@ -90,6 +91,8 @@ class Rows:
             row.build.pythons,
             target.pythons,
             target.platform.release,
+            target.platform.point,
+            row.build.macos,
             _glibc(target.platform),
             target.extras,
         )
@@ -207,6 +210,19 @@ def index_of(framework: Framework, build: Build) -> str:
     """The index that serves a build."""
     index = build.index if build.index is not None else framework.index
     return index.replace("{tag}", build.tag)
+
+
+def macos_floor(build: Build, python: str) -> Dotted | None:
+    """The oldest macOS that a build's wheel for a Python runs on."""
+    return build.macos_pythons.get(python, build.macos)
+
+
+def is_too_old(platform: Platform, floor: Dotted | None) -> bool:
+    """Whether a Mac's system is known to be older than that; "macOS 12" alone may be any 12.x."""
+    have = platform.point or dotted(platform.release.rpartition("-")[2])
+    if floor is None or have is None or platform.family != "macos":
+        return False
+    return have < floor if platform.point else have.key < floor.key[: len(have.key)]
 
 
 def pythons_of(release: FrameworkRelease, build: Build) -> tuple[str, ...]:
@@ -338,6 +354,7 @@ def _choose(matrix: Matrix, framework: Framework, row: Row, target: Target) -> s
     for python in choices:
         if (
             python in published
+            and not is_too_old(target.platform, macos_floor(row.build, python))
             and all(pin(matrix, name, row.release, python, target.platform) for name in libraries)
             and all(companion(matrix, name, row.release, python) for name in target.extras)
         ):

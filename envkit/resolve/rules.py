@@ -37,7 +37,9 @@ from envkit.resolve.candidates import (
     companion,
     companion_pin,
     index_of,
+    is_too_old,
     local_version,
+    macos_floor,
     oldest_glibc,
     package_of,
     pin,
@@ -45,7 +47,17 @@ from envkit.resolve.candidates import (
     pythons_of,
     rows,
 )
-from envkit.resolve.target import NO_MODULE, card_name, cards_text, may_mean, modules_of, processor, product_name, vendor_title
+from envkit.resolve.target import (
+    NO_MODULE,
+    card_name,
+    cards_text,
+    is_board,
+    may_mean,
+    modules_of,
+    processor,
+    product_name,
+    vendor_title,
+)
 
 Rule = Callable[[Candidate, Target, Matrix, "Offers | None"], Answer]
 
@@ -94,7 +106,9 @@ def framework_build(candidate: Candidate) -> str:
 
 def toolkit(candidate: Candidate) -> str:
     """How messages name a backend's release: "CUDA 12.8"."""
-    return f"{_backend_title(candidate.backend)} {candidate.backend_release.version}"
+    version = candidate.backend_release.version
+    # Backends without releases of their own have one row of version 0.
+    return _backend_title(candidate.backend) + (f" {version}" if version != "0" else "")
 
 
 def _backend_title(backend: Backend) -> str:
@@ -117,10 +131,7 @@ def os_release(candidate: Candidate, target: Target, matrix: Matrix, offers: Off
     """Whether the release of the system is new enough for the build, and on the backend vendor's list."""
     release, build = target.platform.release, candidate.build
     if target.platform.os is Os.MACOS and build.macos is not None:
-        have = dotted(release.rpartition("-")[2])
-        if have is not None and have < build.macos:
-            reason = f"{framework_build(candidate)} needs macOS {build.macos} or newer; this machine runs macOS {have}"
-            return _rejected("os-release", reason, build.sources, _os_change(f"update macOS to {build.macos} or newer", ""))
+        return _macos(candidate, target)
     oldest, kernel = candidate.backend_release.min_kernel.get(target.platform.os), target.platform.kernel
     if oldest is not None and kernel is not None and kernel < oldest:
         reason = f"{toolkit(candidate)} needs {_OS_TITLES[target.platform.os]} {oldest} or newer; this machine runs {kernel}"
@@ -128,6 +139,8 @@ def os_release(candidate: Candidate, target: Target, matrix: Matrix, offers: Off
     # A vendor's list is about machines, so a plan for "any device" (an image) is not held to it.
     if candidate.accelerator is None:
         return _fits("os-release")
+    if build.systems:
+        return _systems(candidate, target)
     answers = [_system_listed(candidate, card, target, matrix) for card in cards(candidate.backend, target)]
     return max(answers, key=lambda answer: _SEVERITY[answer.kind], default=_fits("os-release"))
 
@@ -189,6 +202,44 @@ def _same_line(listed: Dotted, have: Dotted) -> bool:
     mine, theirs = (*have.key, 0, 0, 0), (*listed.key, 0)
     count = max(2, len(listed.split(".")))
     return mine[:count] == (*theirs, 0, 0)[:count]
+
+
+def _systems(candidate: Candidate, target: Target) -> Answer:
+    """Whether the system is one of those that the framework lists for a build and each card."""
+    name = _listed_name(target.platform) if target.platform.release else ""
+    for card in cards(candidate.backend, target):
+        listed = candidate.build.systems.get(card.arch, candidate.build.systems.get("other", ()))
+        if name and listed and not any(_same_release(each, name) for each in listed):
+            known = f"for {framework_build(candidate)} and {card_name(card)}, {', '.join(listed)} are listed"
+            return _community("os-release", f"{known}; this machine runs {name}", candidate.build.sources)
+    return _fits("os-release")
+
+
+def _listed_name(platform: Platform) -> str:
+    """How lists name a system: a Linux inside WSL2 is another than the same one on its own."""
+    return f"wsl2-{platform.release}" if platform.os is Os.WSL2 else platform.release
+
+
+def _macos(candidate: Candidate, target: Target) -> Answer:
+    platform, build = target.platform, candidate.build
+    floor, have = macos_floor(build, candidate.python), platform.point or dotted(platform.release.rpartition("-")[2])
+    if floor is None or have is None:
+        return _fits("os-release")
+    wheel = framework_build(candidate) + (f" for Python {candidate.python}" if candidate.python in build.macos_pythons else "")
+    needs = f"{wheel} {_for_device(candidate)}needs macOS {floor} or newer"
+    if is_too_old(platform, floor):
+        to = f"macos-{floor.major}/{platform.arch}"
+        change = _os_change(f"update macOS to {floor} or newer", to)
+        return _rejected("os-release", f"{needs}; this machine runs macOS {have}", build.sources, change)
+    if have < floor:  # the release is told without its point
+        reason = f"{needs}; which macOS {have} this machine runs is not known"
+        return Answer(rule="os-release", kind=Kind.FITS, reason=reason, sources=build.sources)
+    return _fits("os-release")
+
+
+def _for_device(candidate: Candidate) -> str:
+    """What of a build a floor is about, where the same wheel serves the CPU on older systems too."""
+    return f"on {candidate.backend.device} " if candidate.backend.vendor == "apple" else ""
 
 
 def _same_release(listed: str, release: str) -> bool:
@@ -415,15 +466,16 @@ def _has_graphics(card: Gpu, matrix: Matrix) -> bool:
 def _listed(candidate: Candidate, target: Target) -> Answer:
     """Whether the vendor lists every chip for the backend's release, where no one says which code a wheel holds."""
     release = candidate.backend_release
-    known = candidate.build.archs if candidate.build.archs is not None else release.archs
+    own = candidate.build.archs is not None or release.version == "0"  # the list is of the build, not of the backend's release
+    known, name = candidate.build.archs if own else release.archs, framework_build(candidate) if own else toolkit(candidate)
     sources = release.sources + candidate.build.sources
     for card in cards(candidate.backend, target):
         if not card.arch:
             return _unknown("gpu-code", f"the architecture of {card_name(card)} is not known{may_mean(card)}", sources)
         if known is None:
-            return _unknown("gpu-code", f"which chips {toolkit(candidate)} serves is not known", sources)
+            return _unknown("gpu-code", f"which chips {name} serves is not known", sources)
         if card.arch not in known:
-            reason = f"{toolkit(candidate)} serves {', '.join(known) or 'no chip'}; this machine has {card_name(card)}"
+            reason = f"{name} serves {', '.join(known) or 'no chip'}; this machine has {card_name(card)}"
             return _rejected("gpu-code", reason, sources)
     return _fits("gpu-code")
 
@@ -568,6 +620,22 @@ def _runs_on(archs: Mapping[str, Architecture], code: str, arch: str, version: D
     return made_for[0] == device[0] and made_for[1] <= device[1]
 
 
+def jetson(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether a Jetson is one that the common wheels are made for: before Thor, it took NVIDIA's own ones for its JetPack."""
+    backend, build = candidate.backend, candidate.build
+    for card in cards(backend, target):
+        if backend.vendor != "nvidia" or not is_board(card) or card.arch in (build.archs or ()):
+            continue
+        row = matrix.archs.get(card.arch)
+        sources = row.sources if row else build.sources
+        own = "the wheels that NVIDIA makes for it lie on an index of their own, which the matrix does not hold"
+        if _driver(candidate, target)[1] is not None:
+            return _community("jetson", f"{card_name(card)} is a Jetson: {own}", sources)
+        driver = f"whether the driver of its JetPack runs {framework_build(candidate)} is not known"
+        return _unknown("jetson", f"{card_name(card)} is a Jetson: {driver}; {own}", sources)
+    return _fits("jetson")
+
+
 def vendor_support(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
     """Whether the vendor promises the card for this release of its backend."""
     backend, release, build = candidate.backend, candidate.backend_release, candidate.build
@@ -698,7 +766,7 @@ def driver_floor(candidate: Candidate, target: Target, matrix: Matrix, offers: O
     """Whether the kernel driver reaches the floor of the wheel's tag. For CUDA that is the floor of its major version."""
     release = candidate.backend_release
     floor = tag_floor(release, target.platform.os)
-    if floor is None and target.platform.os is Os.WSL2 and candidate.backend.vendor:
+    if floor is None and target.platform.os is Os.WSL2 and candidate.backend.vendor and not _lists_wsl2(candidate, target):
         # There the card is reached through the Windows driver; a backend that states no floor for it may not work at all.
         reason = f"whether {_backend_title(candidate.backend)} wheels work inside WSL2 is not known"
         return _unknown("driver-floor", reason, release.sources)
@@ -718,6 +786,13 @@ def driver_floor(candidate: Candidate, target: Target, matrix: Matrix, offers: O
     else:
         reason = f"{toolkit(candidate)} wheels need driver {floor} or newer"
     return Answer(rule="driver-floor", kind=Kind.FITS, reason=reason, sources=release.sources, need_driver=floor)
+
+
+def _lists_wsl2(candidate: Candidate, target: Target) -> bool:
+    """Whether the framework lists WSL2 for a build and all cards."""
+    systems = candidate.build.systems
+    lists = [systems.get(card.arch, systems.get("other", ())) for card in cards(candidate.backend, target)]
+    return bool(lists) and all(any(each.startswith("wsl2-") for each in listed) for listed in lists)
 
 
 def driver_knows_gpu(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
@@ -971,6 +1046,7 @@ RULES: tuple[Rule, ...] = (
     gpu_vendor,
     asked_for,
     gpu_code,
+    jetson,
     vendor_support,
     driver_present,
     driver_floor,

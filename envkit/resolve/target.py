@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from envkit.errors import UsageError
 from envkit.model import (
+    Backend,
     Dotted,
     DriverFacts,
     Facts,
@@ -61,7 +62,11 @@ def read(matrix: Matrix, wish: Wish, facts: Facts | None = None, pythons: Sequen
     framework = wishes.read_framework(matrix, wish.framework, scheme)
     extras = _extras(matrix, wish.extras)
     platform, own_python = _platform(matrix, wish.os, facts, scheme)
-    cards, notes = _cards(matrix, wish.gpu, facts, platform)
+    name = scheme.backend if scheme else backend.name
+    vendor = matrix.backends[name].vendor if name else ""  # whose cards are asked for
+    cards, notes = _cards(matrix, wish.gpu, facts, platform, framework, vendor)
+    if not wish.os.strip() and facts is None and scheme is None and cards and {card.vendor for card in cards} == {"apple"}:
+        platform = wishes.read_platform(matrix, "macos")  # these are in Macs alone
     notes += _unreadable(facts)
     platform = _beside(cards, platform, told=_says_processor(wish.os, facts, platform))
     if cards is None and scheme is None and not _needs_no_card(matrix, backend):
@@ -69,8 +74,6 @@ def read(matrix: Matrix, wish: Wish, facts: Facts | None = None, pythons: Sequen
             "which accelerator? Nothing says what the machine has",
             hint='name it (--gpu "RTX 5090", or --gpu none), give the facts of a machine (--facts FILE) or name a scheme',
         )
-    name = scheme.backend if scheme else backend.name
-    vendor = matrix.backends[name].vendor if name else ""  # whose cards are asked for
     shown, hidden = _set_aside(cards, vendor)
     schemes = (scheme,) if scheme else tuple(_fitting_schemes(matrix, platform, backend, framework))
     target = Target(
@@ -160,6 +163,12 @@ def _says_processor(text: str, facts: Facts | None, platform: Platform) -> bool:
     return "/" in text or (bool(known) and (not text.strip() or known == platform.arch))
 
 
+def is_board(card: Gpu) -> bool:
+    """Whether it is the graphics of a Jetson board, whose driver and wheels NVIDIA gives out by ways of their own."""
+    product = _product(card)
+    return product.kind == "jetson" if product else bool(card.arch) and _kinds_of(card.arch) == {"jetson"}
+
+
 def _beside(cards: tuple[Gpu, ...] | None, platform: Platform, *, told: bool) -> Platform:
     """The platform with the processor that the cards come with, where none was told."""
     beside = {processor(card) for card in cards or ()}
@@ -184,7 +193,7 @@ def _platform_of_facts(matrix: Matrix, machine: Machine, os: Os) -> Platform:
     row = wishes.find_release(matrix, machine.os_id) if machine.os_id else wishes.release_named(matrix, machine.os_release)
     release = row.id if row else machine.os_id
     libc = machine.libc or wishes.libc_of(os, release or machine.os_release.lower().split(" ")[0], machine.glibc)
-    return Platform(
+    made = Platform(
         os=os,
         release=release,
         arch=wishes.machine_word(os, machine.arch) or wishes.default_word(os),
@@ -192,6 +201,8 @@ def _platform_of_facts(matrix: Matrix, machine: Machine, os: Os) -> Platform:
         kernel=dotted(machine.kernel),
         libc=libc,
     )
+    told = re.search(r"\d+(?:\.\d+)+", machine.os_release, re.ASCII)
+    return wishes.with_point(made, told[0] if told else "")
 
 
 def _fitting_schemes(matrix: Matrix, platform: Platform, backend: BackendWish, framework: str) -> Iterator[Scheme]:
@@ -212,29 +223,53 @@ def _needs_no_card(matrix: Matrix, backend: BackendWish) -> bool:
     return bool(backend.name) and matrix.backends[backend.name].device == "cpu"
 
 
-def _cards(matrix: Matrix, text: str, facts: Facts | None, platform: Platform) -> tuple[tuple[Gpu, ...] | None, list[str]]:
+def _cards(
+    matrix: Matrix, text: str, facts: Facts | None, platform: Platform, framework: str, asked: str
+) -> tuple[tuple[Gpu, ...] | None, list[str]]:
     if text.strip():
         return _card_named(text.strip(), matrix), []
     if facts is None or facts.machine.gpus is None:
         return None, []
-    vendors = {backend.vendor for backend in matrix.backends.values() if backend.vendor}
-    anything = any(_serves_any(matrix, scheme, platform) for scheme in matrix.schemes.values())
+    schemes = [scheme for scheme in matrix.schemes.values() if framework in ("", scheme.framework)]
+    here = [matrix.backends[scheme.backend] for scheme in schemes if _runs_here(scheme, platform)]
+    anything = any(not backend.vendor and backend.device != "cpu" for backend in here)
     cards, notes = [], []
     for found in facts.machine.gpus:
         card = _identified(found, facts.machine, platform, matrix)
         if _only_draws(card):
             continue
-        used = card.vendor in vendors or (anything and card.vendor in _PCI_VENDORS.values())
-        if used or not _is_graphics_of_a_processor(card, platform):
+        served = any(_may_serve(matrix, backend, card) for backend in here)
+        used = served or (bool(asked) and card.vendor == asked) or (anything and card.vendor in _PCI_VENDORS.values())
+        if used or not _computes_nothing_here(card, platform):
             cards.append(card)
         else:
-            notes.append(f"{card_name(card)} is left aside: no scheme of the matrix uses {vendor_title(card.vendor)} GPUs here")
+            notes.append(f"{card_name(card)} is left aside: no scheme of the matrix uses {_kind_title(matrix, card)} here")
     return tuple(cards), notes
 
 
-def _serves_any(matrix: Matrix, scheme: Scheme, platform: Platform) -> bool:
-    backend = matrix.backends[scheme.backend]
-    return not backend.vendor and backend.device != "cpu" and scheme.os is platform.os
+def _runs_here(scheme: Scheme, platform: Platform) -> bool:
+    return scheme.os is platform.os or (platform.os is Os.WSL2 and scheme.os is Os.LINUX)
+
+
+def _may_serve(matrix: Matrix, backend: Backend, card: Gpu) -> bool:
+    """Whether a backend is for a card's vendor and, where it serves the chips of a list alone, some list has the card's."""
+    if backend.vendor != card.vendor or not backend.vendor:
+        return False
+    return backend.code_rule != "listed" or card.arch in _listed_chips(matrix, backend)
+
+
+def _listed_chips(matrix: Matrix, backend: Backend) -> set[str]:
+    tags = {release.tag for release in backend.releases}
+    lists = [release.archs for release in backend.releases]
+    lists += [build.archs for framework in matrix.frameworks.values() for build in framework.builds if build.tag in tags]
+    return {arch for each in lists for arch in each or ()}
+
+
+def _kind_title(matrix: Matrix, card: Gpu) -> str:
+    """What a card that is left aside is, in words: all GPUs of its vendor, or those of its architecture."""
+    row = matrix.archs.get(card.arch)
+    family = f" {row.family}" if row and any(backend.vendor == card.vendor for backend in matrix.backends.values()) else ""
+    return f"{vendor_title(card.vendor)}{family} GPUs"
 
 
 _VENDOR_TITLES = {
@@ -471,15 +506,17 @@ _INTEL_CARDS = re.compile(
 )
 
 
-def _is_graphics_of_a_processor(card: Gpu, platform: Platform) -> bool:
-    """Whether it is known to be part of a processor; anything else is no reason to take the CPU unasked."""
+def _computes_nothing_here(card: Gpu, platform: Platform) -> bool:
+    """Whether a card that no scheme uses is known to be part of a processor; any other is no reason to take the CPU unasked."""
+    if platform.os is Os.MACOS:
+        return True  # what a Mac has is known, and can be no other
     product = _product(card)
     if product is not None:
         return product.kind in _INTEGRATED
     if card.vendor == "intel":
         # The PCI address of Intel's integrated graphics never changes.
         return not _INTEL_CARDS.search(card.name) if card.name else card.pci_address.removeprefix("0000:") == "00:02.0"
-    return card.vendor == "qualcomm" or (card.vendor == "apple" and platform.os is Os.MACOS)
+    return card.vendor == "qualcomm"
 
 
 def _is_integrated(card: Gpu) -> bool:
@@ -487,14 +524,19 @@ def _is_integrated(card: Gpu) -> bool:
     return product.kind in _INTEGRATED if product else bool(card.arch) and _integrated_only(card.arch)
 
 
-@lru_cache(maxsize=256)
 def _integrated_only(arch: str) -> bool:
     """Whether the catalogue knows the architecture from processors alone, as gfx1036."""
+    kinds = _kinds_of(arch)
+    return bool(kinds) and kinds <= set(_INTEGRATED)
+
+
+@lru_cache(maxsize=256)
+def _kinds_of(arch: str) -> frozenset[str]:
+    """The kinds of products that the catalogue knows with an architecture."""
     from envkit.devices.catalogue import read_catalogue
 
     known = read_catalogue()
-    kinds = {product.kind for product in map(known.product, range(len(known))) if product.arch == arch}
-    return bool(kinds) and kinds <= set(_INTEGRATED)
+    return frozenset(product.kind for product in map(known.product, range(len(known))) if product.arch == arch)
 
 
 # ---- drivers -----------------------------------------------------------------------------------------------------
@@ -613,7 +655,10 @@ def _pythons(text: str, facts: Facts | None, offered: Sequence[str] | None, own:
 
 def _extras(matrix: Matrix, names: Sequence[str]) -> tuple[str, ...]:
     known = sorted({name for framework in matrix.frameworks.values() for name in framework.companions})
+    missing = {name: why for framework in matrix.frameworks.values() for name, why in framework.no_wheels.items()}
     for name in names:
+        if name in missing:
+            raise UsageError(f"{name} cannot be part of a plan: there are no wheels of it", hint=missing[name])
         if name not in known:
             close = difflib.get_close_matches(name.lower(), known, n=1)
             meant = f"; did you mean {close[0]!r}?" if close else ""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from envkit.errors import UsageError
-from envkit.model import Dotted, Matrix, Os, OsRelease, Platform, Scheme
+from envkit.model import Dotted, Matrix, Os, OsRelease, Platform, Scheme, dotted
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -199,6 +199,12 @@ def platform_of(row: OsRelease, arch: str = "") -> Platform:
     )
 
 
+def with_point(platform: Platform, text: str) -> Platform:
+    """The platform with the point release of macOS that a text tells, where it tells more than the release does."""
+    point = dotted(text) if platform.os is Os.MACOS else None
+    return replace(platform, point=point) if point is not None and "." in point else platform
+
+
 def libc_of(os: Os, release: str, glibc: str) -> str:
     """The C library: "musl" where the system is known to use it, "" where there is neither."""
     if os not in (Os.LINUX, Os.WSL2):
@@ -218,7 +224,7 @@ def read_platform(matrix: Matrix, text: str) -> Platform:
         return Platform(os=os, arch=machine_word(os, arch) or default_word(os), libc=libc_of(os, "", ""))
     row = find_release(matrix, name)
     if row is not None:
-        return platform_of(row, arch)
+        return with_point(platform_of(row, arch), name.rpartition("-")[2])
     raise UsageError(
         f"unknown platform {text!r}{_meant(name, [*_OS_WORDS, *matrix.platforms])}",
         hint=f"write linux, windows, macos, wsl2 or one of: {', '.join(sorted(matrix.platforms))}",

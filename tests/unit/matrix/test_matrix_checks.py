@@ -84,8 +84,8 @@ def test_a_scheme_is_named_by_what_it_is(tmp_path: Path) -> None:
 
 def test_a_scheme_says_something_in_each_field(tmp_path: Path) -> None:
     text = TEXT[TEXT.index("[scheme.linux-cpu]") :]
-    pros = next(line for line in text.splitlines() if line.startswith("pros = "))
-    assert found(tmp_path, (pros, "pros = []")) == ["scheme.linux-cpu.pros: is empty"]
+    english, chinese = [line for line in text.splitlines() if line.startswith("pros = ")][:2]
+    assert found(tmp_path, (english, "pros = []"), (chinese, "pros = []")) == ["scheme.linux-cpu.pros: is empty"]
 
 
 def test_windows_has_no_containers(tmp_path: Path) -> None:

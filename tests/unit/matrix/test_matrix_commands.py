@@ -33,7 +33,7 @@ def test_schemes_as_text() -> None:
     for block in blocks:
         assert all(f"\n  {word} " in block for word in ("for", "needs", "good", "bad", "cannot", "container", "sources"))
     assert "run with --device=/dev/kfd --device=/dev/dri" in result.output
-    assert "container   none: Windows containers reach GPUs through DirectX alone; use linux-cuda inside WSL2" in result.output
+    assert "container   none: Windows containers reach GPUs through DirectX alone; use wsl2-cuda for containers" in result.output
 
 
 def test_schemes_as_json() -> None:

@@ -40,18 +40,20 @@ def test_every_source_can_be_opened(matrix: Matrix) -> None:
     assert [source.id for source in matrix.sources.values() if not source.url.startswith("https://") or not source.date] == []
 
 
-def test_the_seven_schemes(matrix: Matrix) -> None:
-    assert list(matrix.schemes) == [
-        "linux-cpu", "linux-cuda", "linux-rocm", "windows-cpu", "windows-cuda", "windows-directml", "windows-rocm",
-    ]  # fmt: skip
-    containers = {name: scheme.container.run_flags for name, scheme in matrix.schemes.items() if scheme.container}
-    assert containers == {
-        "linux-cpu": (),
-        "linux-cuda": ("--gpus=all",),
-        "linux-rocm": ("--device=/dev/kfd", "--device=/dev/dri"),
+def test_the_containers_of_schemes(matrix: Matrix) -> None:
+    containers = {
+        name: (scheme.container.run_flags, scheme.container.groups) for name, scheme in matrix.schemes.items() if scheme.container
     }
-    assert matrix.schemes["linux-rocm"].container is not None
-    assert matrix.schemes["linux-rocm"].container.groups == ("render", "video")
+    expected: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+        "linux-cpu": ((), ()),
+        "linux-cuda": (("--gpus=all",), ()),
+        "linux-rocm": (("--device=/dev/kfd", "--device=/dev/dri"), ("render", "video")),
+        "linux-xpu": (("--device=/dev/dri",), ("render",)),
+    }
+    assert {name: containers[name] for name in expected} == expected
+    without = ("macos-cpu", "macos-mps", "windows-cpu", "windows-cuda", "windows-xpu", "wsl2-cuda")
+    assert not set(without) & set(containers)
+    assert set(without) <= set(matrix.schemes)
 
 
 def test_the_texts_of_schemes_are_their_own(matrix: Matrix) -> None:
@@ -93,12 +95,14 @@ def test_what_is_not_confirmed_is_not_published(matrix: Matrix) -> None:
         (b.release, b.tag) for b in matrix.frameworks["torch"].builds if b.published is None and "linux/x86_64" in b.platforms
     }
     assert unknown == {
+        ("2.5.0", "xpu"),
         ("2.13", "cu129"),
         ("2.14", "cu134"), ("2.14", "rocm7.2"), ("2.14", "rocm7.14"),
         ("2.15", "cu126"), ("2.15", "cu130"), ("2.15", "cu134"), ("2.15", "rocm7.14"), ("2.15", "rocm10.0"),
+        ("2.15", "xpu"),
     }  # fmt: skip
     confirmed = {b.tag for b in matrix.frameworks["torch"].builds if b.release == "2.15" and b.published}
-    assert confirmed == {"cpu", "cu132"}
+    assert confirmed == {"cpu", "cu132", "mps"}
     assert build(matrix, "2.12.1", "cu129", "linux/x86_64").published is True
 
 
@@ -234,10 +238,10 @@ def test_numpy_for_every_python_and_release(matrix: Matrix) -> None:
             missing += [] if fitting else [f"{release.version} {python}"]
     assert missing == []
     assert matrix.frameworks["torch"].releases[13].version == "2.4.1"
-    assert [bool(release.requires) for release in matrix.frameworks["torch"].releases] == [True] * 14 + [False] * 16
+    assert ["numpy" in release.requires for release in matrix.frameworks["torch"].releases] == [True] * 14 + [False] * 16
 
 
 def test_measured_rows_are_the_ones_of_wheels_that_were_read(matrix: Matrix) -> None:
     measured = [b for b in matrix.frameworks["torch"].builds if b.evidence is Evidence.WHEEL_MEASURED]
     assert measured
-    assert all({"torch-wheel", "rocm-windows-7.2.1-gfx"} & set(b.sources) for b in measured)
+    assert all({"torch-wheel", "rocm-windows-7.2.1-gfx", "mps-floor"} & set(b.sources) for b in measured)

@@ -66,7 +66,7 @@ PLANS: list[tuple[str, dict[str, str], Facts | None, str, str]] = [
     ("GB10 runs sm_120 code", {"os": "linux/aarch64", "gpu": "sm_121", "driver": "580.95.05"}, None, "linux-cuda 2.15.0+cu132 supported", "580.65.06"),
     ("Thor has code of its own on Arm", {"os": "linux/aarch64", "gpu": "Jetson AGX Thor", "driver": "580.65.06"}, None, "linux-cuda 2.15.0+cu132 supported", "580.65.06"),
     # Orin ran only code made for it, until CUDA 13.2 let it run sm_80 code.
-    ("Orin from CUDA 13.2 on", {"os": "linux/aarch64", "gpu": "sm_87", "driver": "580.65.06"}, None, "linux-cuda 2.15.0+cu132 supported", "580.65.06"),
+    ("Orin from CUDA 13.2 on", {"os": "linux/aarch64", "gpu": "sm_87", "driver": "580.65.06"}, None, "linux-cuda 2.15.0+cu132 community", "580.65.06"),
     ("A100 on Arm", {"os": "linux/aarch64", "gpu": "sm_80", "driver": "580.82.07"}, None, "linux-cuda 2.15.0+cu132 supported", "580.65.06"),
     # One card, every driver age: 11.8 by minor-version compatibility, then 12.6, then 13.2.
     ("RTX 3060 with 470", {"gpu": "RTX 3060", "driver": "470.256.02"}, None, "linux-cuda 2.7.1+cu118 supported", "450.80.02"),
@@ -78,7 +78,7 @@ PLANS: list[tuple[str, dict[str, str], Facts | None, str, str]] = [
     ("RTX 3060 with 580", {"gpu": "RTX 3060", "driver": "580.65.06"}, None, "linux-cuda 2.15.0+cu132 supported", "580.65.06"),
     ("RTX 3060 with 595", {"gpu": "RTX 3060", "driver": "595.71.05"}, None, "linux-cuda 2.15.0+cu132 supported", "580.65.06"),
     ("Kepler's last", {"gpu": "Tesla K80", "driver": "470.256.02"}, None, "linux-cuda 2.7.1+cu118 supported", "450.80.02"),
-    ("WSL2 has the Windows driver", {"os": "wsl2", "gpu": "RTX 4090", "driver": "572.60"}, None, "linux-cuda 2.14.1+cu126 supported", "528.33"),
+    ("WSL2 has the Windows driver", {"os": "wsl2", "gpu": "RTX 4090", "driver": "572.60"}, None, "wsl2-cuda 2.14.1+cu126 supported", "528.33"),
     # Pythons and C libraries
     ("Python 3.8 ends with torch 2.4", {"gpu": "RTX 3090", "driver": "535.54.03", "python": "3.8"}, None, "linux-cuda 2.4.1+cu121 supported", "525.60.13"),
     ("free-threaded 3.13 ends with 2.12.0", {"scheme": "linux-cpu", "python": "3.13t"}, None, "linux-cpu 2.12.0+cpu supported", ""),
@@ -281,7 +281,7 @@ CONFLICTS: list[tuple[str, dict[str, str], Facts | None, str, list[tuple[str, st
         "a release and an index that never met",
         {"gpu": "RTX 3060", "driver": "580.82.07", "torch": "2.7.1", "backend": "cu130"},
         None,
-        "torch 2.7.1 is not published for cu130: it has cpu, cu118, cu126, cu128, rocm6.2.4, rocm6.3",
+        "torch 2.7.1 is not published for cu130: it has cpu, cu118, cu126, cu128, mps, rocm6.2.4, rocm6.3, xpu",
         [
             ("use another build: --backend cu126", "linux-cuda 2.7.1+cu126"),
             ("use torch 2.9.0: --torch 2.9.0", "linux-cuda 2.9.0+cu130"),
@@ -386,10 +386,10 @@ CONFLICTS: list[tuple[str, dict[str, str], Facts | None, str, list[tuple[str, st
     ),
     (
         "no scheme for the system",
-        {"os": "macos", "gpu": "none"},
+        {"os": "macos", "backend": "directml", "gpu": "none"},
         None,
-        "the matrix has no scheme on macos",
-        [],
+        "the matrix has no scheme for directml on macos",
+        [("use the CPU: --scheme macos-cpu", "macos-cpu 2.15.0")],
     ),
 ]
 
@@ -447,7 +447,7 @@ def test_what_windows_offers_an_rx_7900_xt_and_how_well_that_is_known(matrix: Ma
     assert any("rocm.docs.amd.com" in source for source in made.sources)
     resolution = resolve(matrix, Wish(os="windows", gpu="RX 7900 XT"))
     others = {each.candidate.scheme.name for each in resolution.judged}
-    assert others == {"windows-rocm", "windows-directml", "windows-cuda", "windows-cpu"}
+    assert others == {"windows-rocm", "windows-directml", "windows-cuda", "windows-xpu", "windows-cpu"}
 
 
 def test_a_plan_for_an_image_is_for_the_images_platform(matrix: Matrix) -> None:
@@ -545,8 +545,8 @@ def test_every_card_of_a_kind_counts(matrix: Matrix) -> None:
 
 
 def test_a_discrete_card_that_no_scheme_uses_is_no_reason_for_the_cpu(matrix: Matrix) -> None:
-    arc = Gpu(pci_id="8086:56a0", vendor="intel", name="Intel Arc A770")
-    resolution = resolve(matrix, Wish(), machine(arc, os_id="ubuntu-24.04", python="3.12.3"))
+    flex = Gpu(pci_id="8086:56c0", vendor="intel", name="Intel Data Center GPU Flex 170")
+    resolution = resolve(matrix, Wish(), machine(flex, os_id="ubuntu-24.04", python="3.12.3"))
     assert resolution.plan is None
     assert [each.change.text for each in resolution.nearest] == ["use the CPU: --scheme linux-cpu"]
 

@@ -48,8 +48,6 @@ def test_a_card_that_cannot_be_told_is_unknown(matrix: Matrix, card: Gpu, told: 
     "card",
     [
         Gpu(name="Apple M2"),
-        Gpu(name="Intel Arc B990"),
-        Gpu(vendor="intel"),
         Gpu(vendor="huawei", name="Ascend 910B"),
         Gpu(vendor="moore-threads", pci_id="1ed5:0222"),
     ],
@@ -58,6 +56,15 @@ def test_a_card_that_no_scheme_uses_is_no_reason_for_the_cpu(matrix: Matrix, car
     resolution = answer(matrix, card)
     assert resolution.plan is None
     assert [each.change.text for each in resolution.nearest] == ["use the CPU: --scheme linux-cpu"]
+
+
+@pytest.mark.parametrize("card", [Gpu(name="Intel Arc B990"), Gpu(vendor="intel")])
+def test_an_intel_card_of_unknown_architecture_is_unknown(matrix: Matrix, card: Gpu) -> None:
+    resolution = answer(matrix, card)
+    assert resolution.plan is None
+    assert {str(each.verdict) for each in resolution.judged if each.candidate.scheme.name == "linux-xpu"} == {"unknown"}
+    offered = ["use the CPU: --scheme linux-cpu", "take what is not known to work: --accept unknown"]
+    assert [each.change.text for each in resolution.nearest] == offered
 
 
 @pytest.mark.parametrize(
