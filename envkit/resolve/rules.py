@@ -129,7 +129,7 @@ def os_family(candidate: Candidate, target: Target, matrix: Matrix, offers: Offe
 
 def os_release(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
     """Whether the release of the system is new enough for the build, and on the backend vendor's list."""
-    release, build = target.platform.release, candidate.build
+    build = candidate.build
     if target.platform.os is Os.MACOS and build.macos is not None:
         return _macos(candidate, target)
     oldest, kernel = candidate.backend_release.min_kernel.get(target.platform.os), target.platform.kernel
