@@ -11,6 +11,12 @@ _CATALOGUE = {
     # rules: system
     "{scheme} is for {os}; this machine runs {have}": "{scheme} 用于 {os}，而本机运行 {have}",
     "{build} needs {floor} or newer; this machine runs {have}": "{build} 需要 {floor} 或更新的版本，本机为 {have}",
+    "{build} needs {floor} or newer; which {have} this machine runs is not known": (
+        "{build} 需要 {floor} 或更新的版本；本机是哪个 {have} 尚不清楚"
+    ),
+    "for {build} and {card}, {systems} are listed; this machine runs {have}": (
+        "对 {build} 与 {card}，列出的系统是 {systems}；本机运行 {have}"
+    ),
     "{release} is not on {vendor}'s list of systems for {toolkit}": "{release} 不在 {vendor} 为 {toolkit} 列出的系统之内",
     "{build} is built for glibc; {system} uses musl, for which there are no wheels": "{build} 面向 glibc 构建；{system} 使用 musl，没有对应的 wheel",
     "{build} needs glibc {floor}; {system} has {have}": "{build} 需要 glibc {floor}；{system} 只有 {have}",
@@ -56,6 +62,13 @@ _CATALOGUE = {
     "{reason!}; the setting would apply to every card of this machine": "{reason}；但该设置会作用于本机所有的卡",
     "the architecture of {card} is not known": "{card} 的架构无法确定",
     "the architecture of {card} is not known: it may be {names}": "{card} 的架构无法确定：可能是 {names}",
+    "{card} is a Jetson: whether the driver of its JetPack runs {build} is not known; "
+    "the wheels that NVIDIA makes for it lie on an index of their own, which the matrix does not hold": (
+        "{card} 是 Jetson：其 JetPack 的驱动能否运行 {build} 尚不清楚；NVIDIA 为它制作的 wheel 在其自有索引上，矩阵并未收录"
+    ),
+    "{card} is a Jetson: the wheels that NVIDIA makes for it lie on an index of their own, which the matrix does not hold": (
+        "{card} 是 Jetson：NVIDIA 为它制作的 wheel 在其自有索引上，矩阵并未收录"
+    ),
     "which chips {toolkit} serves is not known": "{toolkit} 支持哪些芯片尚不清楚",
     "{toolkit} serves {chips}; this machine has {card}": "{toolkit} 支持 {chips}；本机为 {card}",
     "{build} holds code for {card}": "{build} 含有 {card} 的代码",
