@@ -746,6 +746,45 @@ class Resolution:
         return self.describe()
 
 
+# ---- diagnosis ---------------------------------------------------------------------------------------------------
+
+
+class Severity(StrEnum):
+    """How much a finding keeps the accelerator from working, gravest first."""
+
+    ERROR = "error"  # it does not work
+    WARNING = "warning"  # it works in part, or will stop to
+    INFO = "info"  # nothing to repair
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One diagnosed cause with its evidence and its remedy."""
+
+    cause: str  # nouveau-bound
+    message: str
+    evidence: tuple[str, ...]  # "dmesg: NVRM: ...", "torch.version: 2.0.0+cpu"; never empty
+    remedy: str
+    commands: tuple[str, ...] = ()  # fit for the machine's system; none where none can be typed
+    sources: tuple[str, ...] = ()
+    severity: Severity = Severity.ERROR
+    likelihood: int = 80  # 0 to 100; see envkit.doctor.engine
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Diagnosis:
+    """Why an accelerator does not work, the likeliest cause first. No findings: nothing was found wrong."""
+
+    findings: tuple[Finding, ...]
+    broken: tuple[str, ...] = ()  # checks that failed themselves, with the error
+    notes: tuple[str, ...] = ()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing is to be repaired."""
+        return all(finding.severity is Severity.INFO for finding in self.findings)
+
+
 # ---- proof -------------------------------------------------------------------------------------------------------
 
 

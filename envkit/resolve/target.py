@@ -97,6 +97,13 @@ def read(matrix: Matrix, wish: Wish, facts: Facts | None = None, pythons: Sequen
     )
 
 
+def identified(matrix: Matrix, facts: Facts) -> tuple[Gpu, ...]:
+    """Every card of a machine, with vendor, architecture and name filled in as far as the catalogue knows them."""
+    os = _os_of_facts(facts.machine) or Os.LINUX
+    platform = _platform_of_facts(matrix, facts.machine, os)
+    return tuple(_identified(card, facts.machine, platform, matrix) for card in facts.machine.gpus or ())
+
+
 def describe(question: Question) -> str:
     """The question in one line: "torch 2.7, RTX 5090 (sm_120), driver 550.54.14, linux/x86_64"."""
     target = question.target

@@ -1,0 +1,9 @@
+"""Why an accelerator does not work: causes with evidence and remedy, from facts and from what tools printed."""
+
+from __future__ import annotations
+
+from envkit.doctor.case import Case
+from envkit.doctor.document import diagnosis_document
+from envkit.doctor.engine import CHECKS, diagnose
+
+__all__ = ["CHECKS", "Case", "diagnose", "diagnosis_document"]
