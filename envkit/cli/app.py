@@ -28,6 +28,7 @@ COMMANDS = {
     "render": "render",
     "build": "build",
     "verify": "verify",
+    "doctor": "doctor",
 }
 
 # Help lines of the commands, so that `envkit --help` need not import them.
@@ -41,6 +42,7 @@ SUMMARIES = {
     "render": "Write images/ and playbooks/, or say what is out of date.",
     "build": "Build images.",
     "verify": "Prove an environment by computing in it.",
+    "doctor": "Why the accelerator does not work, with evidence and remedy.",
 }
 
 
