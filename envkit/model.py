@@ -219,7 +219,7 @@ class Product:
     vendor: str
     arch: str  # "" where one name was sold with different chips
     family: str = ""  # Ampere, RDNA3
-    kind: str = ""  # datacenter, workstation, consumer, laptop, apu, jetson
+    kind: str = ""  # datacenter, workstation, consumer, laptop, apu, soc, jetson
     cpu: str = ""  # aarch64, where it comes with a processor of that architecture and in no other way
     memory_gib: tuple[float, ...] = ()
     pci_ids: tuple[str, ...] = ()

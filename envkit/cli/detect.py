@@ -20,7 +20,7 @@ _VENDORS = {
     "google": "Google",
     "aws": "AWS",
     "habana": "Habana",
-    "moore-threads": "Moore Threads",
+    "moorethreads": "Moore Threads",
 }
 _TOOLKITS = {"nvidia": "CUDA", "amd": "ROCm", "intel": "oneAPI", "huawei": "CANN"}
 _WIDTH = 13

@@ -12,7 +12,7 @@ VENDORS = {
     "1ae0": "google",
     "1d0f": "aws",
     "1da3": "habana",
-    "1ed5": "moore-threads",
+    "1ed5": "moorethreads",
     "cabc": "cambricon",
     "1d94": "hygon",
     "1e36": "enflame",

@@ -10,13 +10,30 @@ _VENDORS = {
     "nvidia": "nvidia",
     "amd": "amd",
     "ati": "amd",
+    "advanced": "amd",  # Advanced Micro Devices, Inc.
     "intel": "intel",
+    "apple": "apple",
+    "huawei": "huawei",
+    "google": "google",
+    "habana": "habana",
+    "cambricon": "cambricon",
+    "moore": "moorethreads",  # Moore Threads Technology Co., Ltd
+    "mthreads": "moorethreads",
+    "aws": "aws",
+    "amazon": "aws",
+    "qualcomm": "qualcomm",
 }
+# Whose name stands before products that count as another vendor's: Gaudi is sold as Intel's.
+_ALSO = {"intel": {"habana"}}
 # Words that tell nothing apart: "RTX 6000 Ada" is the "RTX 6000 Ada Generation".
-_EMPTY = {"generation", "edition", "graphics", "gpu", "corporation", "inc", "series", "with", "design", "tensor", "core", "the"}
+_EMPTY = {"generation", "edition", "graphics", "gpu", "npu", "series", "with", "design", "tensor", "core", "the", "cloud"}
+_EMPTY |= {"developer", "kit", "oam", "mcm", "mba"}
+# What stands behind a vendor's name.
+_EMPTY |= {"corporation", "inc", "co", "ltd", "limited", "labs", "technologies", "technology", "com"}
+_EMPTY |= {"micro", "devices", "threads"}  # Advanced Micro Devices, Moore Threads
 _SAME = {"mobile": "laptop", "notebook": "laptop"}
 # Brands that are left out in speech: "RTX 4090", "T4", "MI300X", "W7900", "A770".
-_BRANDS = {"geforce", "radeon", "tesla", "quadro", "instinct", "arc", "jetson", "nvs"}
+_BRANDS = {"geforce", "radeon", "tesla", "quadro", "instinct", "arc", "jetson", "nvs", "ascend", "mtt", "tpu", "adreno"}
 _CLASSES = {"rtx", "gtx", "gts", "gt", "rx", "pro", "ai", "r", "max", "flex"}
 # How a data-center card is built in; "A100" means all of them.
 _FORMS = {"pcie", "sxm", "nvl", "hbm", "lc", "dgxs", "fhhl", "hgx"}
@@ -46,11 +63,54 @@ def vendor_of(parts: list[str]) -> str:
     return _VENDORS.get(parts[0], "") if parts else ""
 
 
+def made_by(vendor: str, maker: str) -> bool:
+    """Whether a product of `vendor` may have `maker` before its name; any may have none."""
+    return not maker or vendor == maker or vendor in _ALSO.get(maker, ())
+
+
 def bare(parts: list[str]) -> list[str]:
     """A name without the vendors that it begins with."""
     while parts and parts[0] in _VENDORS:
         parts = parts[1:]
     return parts
+
+
+# "4x A100", "8 x H100 80GB", "2 RTX 3090"; "A100 x 4", "T4 (x2)".
+_COUNT_BEFORE = re.compile(r"(\d{1,4})(?:\s*[x×*]\s*|\s+)(?=[a-z])(.+)", re.IGNORECASE)
+_COUNT_BEHIND = re.compile(r"(.+?)\s+\(?[x×*]\s*(\d{1,4})\)?", re.IGNORECASE)
+_MOST = 1024  # cards of one machine or slice; a bigger number belongs to the name
+# What tools print around a name: lspci's revision, nvidia-smi -L's UUID, the cores that macOS counts.
+_AROUND = re.compile(
+    r"\((?:rev [0-9a-f]{2}|uuid: [^)]*|prog-if [^)]*)\)|\[(?:amd/ati|[0-9a-f]{4}(?::[0-9a-f]{4})?)\]", re.IGNORECASE
+)
+_CORES = re.compile(r"\(?\b\d{1,3}[- ]cores?\b(?: gpu| cpu)?\)?", re.IGNORECASE)
+_MACS = re.compile(r"(?:macbook(?: pro| air)?|mac (?:mini|studio|pro)|imac)(?: with)? (?=(?:apple )?m\d)", re.IGNORECASE)
+# Windows names a processor together with its graphics: "AMD Ryzen 7 7840U w/ Radeon 780M Graphics".
+_PROCESSOR_WITH = re.compile(r".* (?:w/|with) (?=radeon )", re.IGNORECASE)
+
+
+def counted(text: str) -> tuple[str, int]:
+    """A name without the number of cards that is written with it, and that number: "4x A100" gives "A100" and 4."""
+    before, behind = _COUNT_BEFORE.fullmatch(text), _COUNT_BEHIND.fullmatch(text)
+    name, number = (before[2], int(before[1])) if before else (behind[1], int(behind[2])) if behind else (text, 1)
+    return (name, number) if 1 <= number <= _MOST else (text, 1)
+
+
+def readings(text: str) -> Iterator[tuple[str, int, str]]:
+    """What a text may say where it is no name as it stands: name, number of cards and chip, the likeliest first."""
+    line = _AROUND.sub(" ", text)
+    line = " ".join(_CORES.sub(" ", line.rsplit(": ", 1)[-1]).split())
+    line = _PROCESSOR_WITH.sub("", _MACS.sub("", line))
+    for each in dict.fromkeys((text, line)):
+        name, number = counted(each)
+        if name != text:
+            yield name, number, ""
+        # lspci: the chip, and in brackets what it was sold as.
+        if inside := re.fullmatch(r"(.*?) ?\[(.+)\]", name):
+            yield inside[2], number, inside[1]
+            yield inside[1], number, ""
+        elif outside := re.fullmatch(r"(.+?) ?\([^()]*\)", name):
+            yield outside[1], number, ""
 
 
 def without_memory(name: str) -> tuple[str, float | None]:
@@ -88,9 +148,9 @@ def _add(result: dict[str, int], parts: list[str], distance: int) -> None:
 
 def _spellings(name: str) -> Iterator[list[str]]:
     """A name as tools write it: drivers leave out what stands in brackets."""
-    yield words(name)
+    yield bare(words(name))
     if _LEFT_OUT.search(name):
-        yield words(_LEFT_OUT.sub(" ", name))
+        yield bare(words(_LEFT_OUT.sub(" ", name)))
 
 
 def _without_brand(parts: list[str]) -> Iterator[list[str]]:

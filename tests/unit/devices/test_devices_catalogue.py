@@ -16,9 +16,10 @@ from envkit.matrix import load
 
 FACTS = Path(__file__).resolve().parents[3].parent / "shared/facts"
 FIELDS = {
-    "name", "arch", "family", "kind", "cpu", "memory_gib", "pci_ids", "aliases", "variants", "year", "note", "source",
+    "name", "arch", "family", "kind", "cpu", "memory_gib", "more_memory", "pci_ids", "aliases", "variants", "year", "note",
+    "source",
 }  # fmt: skip
-KINDS = {"datacenter", "workstation", "consumer", "laptop", "apu", "jetson"}
+KINDS = {"datacenter", "workstation", "consumer", "laptop", "apu", "soc", "jetson"}
 
 
 def content(vendor: str) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def test_a_product_and_its_ids_agree(vendor: str) -> None:
 
 def test_every_architecture_is_in_the_matrix() -> None:
     matrix = load()
-    for vendor in ("nvidia", "amd"):
+    for vendor in VENDORS:
         assert set(content(vendor)["archs"]) <= set(matrix.archs)
         assert {name for name, arch in matrix.archs.items() if arch.vendor == vendor} == set(content(vendor)["archs"])
 

@@ -33,6 +33,20 @@ WORDS = [
     "(",
 ]
 
+MAKERS = {
+    "nvidia": "NVIDIA",
+    "amd": "AMD",
+    "intel": "Intel",
+    "apple": "Apple",
+    "huawei": "Huawei",
+    "google": "Google",
+    "habana": "Habana",
+    "cambricon": "Cambricon",
+    "moorethreads": "Moore Threads",
+    "aws": "AWS",
+    "qualcomm": "Qualcomm",
+}
+
 
 @pytest.mark.parametrize(
     ("query", "name", "arch"),
@@ -222,7 +236,7 @@ def test_every_product_answers_to_its_own_name() -> None:
     known = read_catalogue()
     for number in range(len(known)):
         product = known.product(number)
-        maker = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}[product.vendor]
+        maker = MAKERS[product.vendor]
         for query in (product.name, f"{maker} {product.name}", product.name.upper(), product.name.replace(" ", "-")):
             found = find(query)
             assert product in found.products, query

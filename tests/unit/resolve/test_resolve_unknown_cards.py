@@ -49,7 +49,7 @@ def test_a_card_that_cannot_be_told_is_unknown(matrix: Matrix, card: Gpu, told: 
     [
         Gpu(name="Apple M2"),
         Gpu(vendor="huawei", name="Ascend 910B"),
-        Gpu(vendor="moore-threads", pci_id="1ed5:0222"),
+        Gpu(vendor="moorethreads", pci_id="1ed5:0222"),
     ],
 )
 def test_a_card_that_no_scheme_uses_is_no_reason_for_the_cpu(matrix: Matrix, card: Gpu) -> None:
