@@ -33,7 +33,7 @@ _EMPTY |= {"corporation", "inc", "co", "ltd", "limited", "labs", "technologies",
 _EMPTY |= {"micro", "devices", "threads"}  # Advanced Micro Devices, Moore Threads
 _SAME = {"mobile": "laptop", "notebook": "laptop"}
 # Brands that are left out in speech: "RTX 4090", "T4", "MI300X", "W7900", "A770".
-_BRANDS = {"geforce", "radeon", "tesla", "quadro", "instinct", "arc", "jetson", "nvs", "ascend", "mtt", "tpu", "adreno"}
+_BRANDS = {"geforce", "radeon", "tesla", "quadro", "instinct", "arc", "jetson", "nvs", "ascend", "mtt", "tpu"}
 _CLASSES = {"rtx", "gtx", "gts", "gt", "rx", "pro", "ai", "r", "max", "flex"}
 # How a data-center card is built in; "A100" means all of them.
 _FORMS = {"pcie", "sxm", "nvl", "hbm", "lc", "dgxs", "fhhl", "hgx"}
