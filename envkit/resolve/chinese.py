@@ -171,6 +171,9 @@ _CATALOGUE = {
     "hide the {names}: {setting}": "隐藏 {names}：{setting}",
     "{one!}, and {other!}": "{one}，并{other}",
     # reasons in groups
+    "{names} and {last} need other devices; {there!}": "{names} 和 {last} 需要其他设备；{there}",
+    "this machine has {there}": "本机有 {there}",
+    "this machine has no accelerator": "本机没有加速器",
     "and {count} more reasons (--all lists every candidate)": "另有 {count} 个原因（envkit resolve --all 列出全部候选）",
     "and {count} more reason (--all lists every candidate)": "另有 {count} 个原因（envkit resolve --all 列出全部候选）",
     "the matrix has no scheme on {os}": "矩阵中没有 {os} 的方案",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from envkit.model import Judged, Matrix, Plan, Resolution
+from envkit.model import Judged, Kind, Matrix, Plan, Resolution
 from envkit.plan import digest
 from envkit.resolve.documents import because, decisive
 from envkit.resolve.plans import objections
@@ -13,6 +13,7 @@ from envkit.resolve.target import Question
 from envkit.resolve.wishes import matches, version
 
 _MOST_REASONS = 5
+_MANY = 3  # schemes that one line tells of together
 
 
 def plan_text(plan: Plan) -> str:
@@ -82,7 +83,20 @@ def reason_groups(resolution: Resolution) -> list[str]:
         schemes.setdefault(each.candidate.scheme.name, []).append(each)
     # The scheme that comes closest is of most interest, one for another vendor's cards of least.
     ordered = sorted(schemes.values(), key=lambda members: min(len(objections(each)) for each in members) + _remote(members))
-    return [line for members in ordered for line in _lines(members)]
+    other = [members for members in ordered if _for_other_devices(members)]
+    if len(other) < _MANY:
+        other = []
+    lines = [line for members in ordered if members not in other for line in _lines(members)]
+    if other:
+        names = sorted(members[0].candidate.scheme.name for members in other)
+        there = objections(other[0][0])[0].reason.partition("; ")[2]
+        lines.append(f"{', '.join(names[:-1])} and {names[-1]} need other devices; {there}")
+    return lines
+
+
+def _for_other_devices(members: Sequence[Judged]) -> bool:
+    """Whether a scheme's backend has nothing to compute on here."""
+    return all(any(a.rule == "gpu-vendor" and a.kind is Kind.REJECTED for a in each.answers) for each in members)
 
 
 def _remote(members: Sequence[Judged]) -> int:
