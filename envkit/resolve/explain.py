@@ -155,8 +155,13 @@ def nothing_to_judge(matrix: Matrix, question: Question) -> str:
         if not fitting:
             return f"the matrix knows no {name} {wanted}: it has {known[0]} to {known[-1]}"
         builds = [build for build in framework.builds if any(f"{text}.".startswith(f"{build.release}.") for text in fitting)]
-        tags = ", ".join(dict.fromkeys(build.tag for build in builds)) or "no builds"
-        return f"{name} {wanted} is not published for {question.backend.text or question.scheme}: it has {tags}"
+        # The tags of other systems would only lead astray, and among them may be the very one that was asked for.
+        family = f"{question.target.platform.family}/"
+        here = [build for build in builds if any(platform.startswith(family) for platform in build.platforms)]
+        tags = ", ".join(dict.fromkeys(build.tag for build in here if build.published is not False)) or "no builds"
+        elsewhere = {build.tag for build in builds} - {build.tag for build in here}
+        where = f" on {question.target.platform.family}" if question.backend.tag in elsewhere else ""
+        return f"{name} {wanted} is not published for {question.backend.text or question.scheme}{where}: it has {tags}"
     return "the matrix has nothing to offer"
 
 

@@ -98,10 +98,16 @@ class Search:
         free = wanted[0].endswith("t")
         there = {text for each in judged for text in pythons_of(each.candidate.release, each.candidate.build)}
         choices = [text for text in there if text.endswith("t") <= free and text not in wanted]
+        best_had = self.solve(_with_pythons(question, None))
+        found = False
         for text in sorted(choices, key=lambda each: (python_distance(each, wanted[0]), python_key(each))):
             plan = self.solve(_with_pythons(question, (text,)))
-            if plan:
+            # The nearest Python, and the nearest one with which the newest release can be had.
+            newest = plan is not None and best_had is not None and plan.framework_version == best_had.framework_version
+            if plan and (newest or not found):
                 yield Change(kind="python", text=f"use Python {text}: --python {text}", value=text), plan
+                found = True
+            if newest:
                 return
 
     def _by_setting(self, question: Question, judged: Sequence[Judged]) -> Step:

@@ -449,13 +449,19 @@ def gpu_code(candidate: Candidate, target: Target, matrix: Matrix, offers: Offer
         return _listed(candidate, target)
     worst = _fits("gpu-code")
     # Equal cards get equal answers.
-    for card in {(card.arch, card.name): card for card in cards(backend, target)}.values():
+    unlike = {(card.arch, card.name): card for card in cards(backend, target)}.values()
+    for card in unlike:
         answer = _code_answer(candidate, card, target, matrix)
         if _SEVERITY[answer.kind] > _SEVERITY[worst.kind] or (answer.reason and not worst.reason and answer.kind is worst.kind):
             worst = answer
-    if worst.kind is Kind.SETTING and len({card.arch for card in cards(backend, target)}) > 1:
+    if worst.kind is Kind.SETTING and not all(_bears(card, worst.env, backend) for card in unlike):
         return _rejected("gpu-code", f"{worst.reason}; the setting would apply to every card of this machine", build.sources)
     return worst
+
+
+def _bears(card: Gpu, env: Mapping[str, str], backend: Backend) -> bool:
+    """Whether a setting suits a card: it needs the same, or is what the others then act as."""
+    return any(setting.env == env and card.arch in (setting.arch, setting.acts_as) for setting in backend.overrides)
 
 
 def _has_graphics(card: Gpu, matrix: Matrix) -> bool:
@@ -913,6 +919,7 @@ def kernel_module(candidate: Candidate, target: Target, matrix: Matrix, offers: 
     facts, _ = _driver(candidate, target)
     kind = module_kind(facts.license)
     answer = _fits("kernel-module")
+    told: dict[str, str] = {}
     for card in cards(candidate.backend, target):
         row = matrix.archs.get(card.arch)
         needed, what = (row.module, row.family) if row else ("", "")
@@ -921,6 +928,9 @@ def kernel_module(candidate: Candidate, target: Target, matrix: Matrix, offers: 
         if row is None or needed not in ("open", "proprietary"):
             continue
         only = f"{card_name(card)} is {what}, which works only with the {needed} kernel module"
+        told.setdefault(needed, only)
+        if not kind and len(told) > 1 and target.platform.os is Os.LINUX:
+            return _rejected("kernel-module", f"{'; '.join(told.values())}: no driver is both", row.sources)
         if kind and kind != needed:
             reason = f"{only}; the loaded one is {kind} (license {facts.license})"
             change = Change(kind="driver", text=f"install the {needed} kernel module of the driver", value=needed)

@@ -6,7 +6,7 @@ import pytest
 
 from envkit import matrix as matrices
 from envkit.errors import UsageError
-from envkit.model import Dotted, Facts, Gpu, Machine, Matrix, Verdict, Wish
+from envkit.model import Dotted, DriverFacts, Facts, Gpu, Machine, Matrix, PythonFacts, Verdict, Wish
 from envkit.resolve import resolve
 from envkit.resolve.rules import _within
 
@@ -56,3 +56,36 @@ def test_one_before_all_code_is_rejected(matrix: Matrix) -> None:
 )
 def test_a_line_of_drivers(have: str, line: str, inside: bool) -> None:
     assert _within(Dotted(have), Dotted(line)) is inside
+
+
+def test_no_driver_is_both_open_and_proprietary(matrix: Matrix) -> None:
+    # Blackwell takes the open module alone, Volta the proprietary one alone, and one module drives all of a machine's cards.
+    cards = (Gpu(name="RTX 5090", arch="sm_120", vendor="nvidia"), Gpu(name="V100", arch="sm_70", vendor="nvidia"))
+    facts = Facts(
+        machine=Machine(os="linux", os_id="ubuntu-24.04", gpus=cards, driver=DriverFacts(kernel="580.82.07")),
+        python=PythonFacts(version="3.12.3"),
+    )
+    resolution = resolve(matrix, Wish(), facts)
+    assert resolution.plan is None
+    (answer,) = (a for a in resolution.judged[0].answers if a.rule == "kernel-module")
+    assert answer.reason == (
+        "RTX 5090 (sm_120) is Blackwell, which works only with the open kernel module; "
+        "V100 (sm_70) is Volta, which works only with the proprietary kernel module: no driver is both"
+    )
+    assert {each.change.text.partition(":")[0] for each in resolution.nearest} >= {
+        "hide the RTX 5090 (sm_120)",
+        "hide the V100 (sm_70)",
+    }
+
+
+def test_two_pythons_are_offered_where_the_nearest_holds_the_release_back(matrix: Matrix) -> None:
+    resolution = resolve(matrix, Wish(gpu="RTX 4090", driver="580.82.07", python="3.6"))
+    assert [(each.change.text, each.plan.framework_version) for each in resolution.nearest] == [
+        ("use Python 3.7: --python 3.7", "1.13.1"),
+        ("use Python 3.11: --python 3.11", "2.15.0"),
+    ]
+
+
+def test_the_tags_of_other_systems_are_not_offered(matrix: Matrix) -> None:
+    resolution = resolve(matrix, Wish(gpu="RTX 4090", torch="2.12.0", backend="cu129", os="linux"))
+    assert resolution.notes[0].startswith("torch 2.12.0 is not published for cu129 on linux: it has cpu, cu126, cu130, cu132")

@@ -571,10 +571,18 @@ def test_exact_code_and_settings(card: str, platform: Platform, kind: Kind) -> N
         assert answer.change.text == "set HSA_OVERRIDE_GFX_VERSION=10.3.0: --accept override"
 
 
-def test_a_setting_is_no_way_out_beside_another_card() -> None:
-    made = candidate("linux-rocm", "rocm6.4", archs=("gfx1030",))
-    assert ask(rules.gpu_code, made, target(gpu("gfx1031"), gpu("gfx1031"))).kind is Kind.SETTING
-    assert ask(rules.gpu_code, made, target(gpu("gfx1031"), gpu("gfx1030"))).kind is Kind.REJECTED
+@pytest.mark.parametrize(
+    ("cards", "kind"),
+    [
+        (("gfx1031", "gfx1031"), Kind.SETTING),
+        (("gfx1031", "gfx1030"), Kind.SETTING),  # it acts as what the other one is
+        (("gfx1031", "gfx1032"), Kind.REJECTED),  # for which the small matrix knows no setting
+        (("gfx1031", "gfx1100"), Kind.REJECTED),  # which would be told that it is a gfx1030
+    ],
+)
+def test_a_setting_holds_for_every_card_of_the_machine(cards: tuple[str, ...], kind: Kind) -> None:
+    made = candidate("linux-rocm", "rocm6.4", archs=("gfx1030", "gfx1100"))
+    assert ask(rules.gpu_code, made, target(*(gpu(card) for card in cards))).kind is kind
 
 
 def test_every_card_is_checked_by_itself() -> None:
