@@ -124,6 +124,10 @@ _CATALOGUE = {
     "{toolkit} was released and tested with driver {tested}; a minimum is not stated, and this machine has {have}": (
         "{toolkit} 随驱动 {tested} 一起发布和测试；厂商没有说明最低版本，而本机为 {have}"
     ),
+    "{one!}; {other!}: no driver is both": "{one}；{other}：没有驱动能两者兼顾",
+    "{card} is {family} beside a processor of its own, which works only with the {kind!} kernel module": (
+        "{card} 属于与自有处理器一体的 {family}，只能使用{kind}内核模块"
+    ),
     "{card} is {family}, which works only with the {kind!} kernel module": "{card} 属于 {family}，只能使用{kind}内核模块",
     "{only!}; the loaded one is {kind!} (license {license})": "{only}；当前加载的是{kind}模块（许可证 {license}）",
     "open": "开放",
@@ -181,6 +185,7 @@ _CATALOGUE = {
     "the matrix knows no release of {name}": "矩阵中没有 {name} 的任何版本",
     "the matrix knows no {wanted}: it has {first} to {last}": "矩阵中没有 {wanted}：它有 {first} 到 {last}",
     "{wanted} is not published for {backend}: it has {tags}": "{wanted} 没有发布 {backend} 版本：它有 {tags}",
+    "{wanted} is not published for {backend} on {os}: it has {tags}": "{wanted} 没有在 {os} 上发布 {backend} 版本：它有 {tags}",
     "the matrix has nothing to offer": "矩阵中没有可提供的内容",
     # advice
     "{build} is supported here (evidence: {evidence})": "{build} 受支持（证据：{evidence}）",

@@ -154,6 +154,15 @@ def test_every_sentence_of_the_resolver_is_in_the_catalogue(matrix: Matrix) -> N
             "linux-cuda, torch 2.1.0 to 2.6.0 (cu118): it has no code for RTX 5090 (sm_120): it holds sm_80",
             "linux-cuda，torch 2.1.0 至 2.6.0 (cu118)：该构建 没有 RTX 5090 (sm_120) 的代码：它只含有 sm_80",
         ),
+        (
+            "RTX 5090 (sm_120) is Blackwell, which works only with the open kernel module; "
+            "V100 (sm_70) is Volta, which works only with the proprietary kernel module: no driver is both",
+            "RTX 5090 (sm_120) 属于 Blackwell，只能使用开放内核模块；V100 (sm_70) 属于 Volta，只能使用专有内核模块：没有驱动能两者兼顾",
+        ),
+        (
+            "torch 2.12.0 is not published for cu129 on linux: it has cpu, cu126",
+            "torch 2.12.0 没有在 linux 上发布 cu129 版本：它有 cpu, cu126",
+        ),
         ("a sentence that nobody wrote", "a sentence that nobody wrote"),
     ],
 )

@@ -281,7 +281,7 @@ CONFLICTS: list[tuple[str, dict[str, str], Facts | None, str, list[tuple[str, st
         "a release and an index that never met",
         {"gpu": "RTX 3060", "driver": "580.82.07", "torch": "2.7.1", "backend": "cu130"},
         None,
-        "torch 2.7.1 is not published for cu130: it has cpu, cu118, cu126, cu128, mps, rocm6.2.4, rocm6.3, xpu",
+        "torch 2.7.1 is not published for cu130: it has cpu, cu118, cu126, cu128, rocm6.2.4, rocm6.3, xpu",
         [
             ("use another build: --backend cu126", "linux-cuda 2.7.1+cu126"),
             ("use torch 2.9.0: --torch 2.9.0", "linux-cuda 2.9.0+cu130"),
