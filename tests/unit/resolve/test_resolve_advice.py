@@ -157,7 +157,8 @@ def test_every_sentence_of_the_resolver_is_in_the_catalogue(matrix: Matrix) -> N
         (
             "RTX 5090 (sm_120) is Blackwell, which works only with the open kernel module; "
             "V100 (sm_70) is Volta, which works only with the proprietary kernel module: no driver is both",
-            "RTX 5090 (sm_120) 属于 Blackwell，只能使用开放内核模块；V100 (sm_70) 属于 Volta，只能使用专有内核模块：没有驱动能两者兼顾",
+            "RTX 5090 (sm_120) 属于 Blackwell，只能使用开放内核模块；"
+            "V100 (sm_70) 属于 Volta，只能使用专有内核模块：没有驱动能两者兼顾",
         ),
         (
             "torch 2.12.0 is not published for cu129 on linux: it has cpu, cu126",
