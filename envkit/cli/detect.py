@@ -19,7 +19,9 @@ _VENDORS = {
     "huawei": "Huawei",
     "google": "Google",
     "aws": "AWS",
-    "habana": "Habana",
+    "habana": "Intel Gaudi",
+    "cambricon": "Cambricon",
+    "qualcomm": "Qualcomm",
     "moorethreads": "Moore Threads",
 }
 _TOOLKITS = {"nvidia": "CUDA", "amd": "ROCm", "intel": "oneAPI", "huawei": "CANN"}

@@ -56,10 +56,13 @@ def vendor_of_name(name: str) -> str:
     for pattern, vendor in (
         (r"nvidia|geforce|quadro|tesla ", "nvidia"),
         (r"\bamd\b|radeon|instinct|firepro", "amd"),
-        (r"intel", "intel"),
+        (r"intel(?!.*gaudi)", "intel"),
         (r"apple", "apple"),
         (r"qualcomm|adreno", "qualcomm"),
         (r"ascend", "huawei"),
+        (r"gaudi|habana", "habana"),
+        (r"cambricon|\bmlu\d", "cambricon"),
+        (r"moore threads|\bmtt\b", "moorethreads"),
     ):
         if re.search(pattern, name, re.IGNORECASE):
             return vendor

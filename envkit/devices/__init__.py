@@ -276,8 +276,12 @@ def _close(name: str, known: Catalogue) -> tuple[str, ...]:
     likely = [key for key in known.names if abs(len(key) - len(text)) <= 4 and digit in key]
     longer = sorted((key for key in known.names if key.startswith(text)), key=len)
     holding = sorted((key for key in known.names if text in key), key=len) if len(text) > 3 else []
+    matches = (*longer, *get_close_matches(text, likely, n=_SUGGESTIONS * 3, cutoff=0.75), *holding)
+    if not matches and len(stem := text[: text.find(digit)] if digit else "") > 3:
+        # Another number of the same series: "Gaudi 4", "TPU v9".
+        matches = tuple(sorted((key for key in known.names if key.startswith(stem)), key=lambda key: (len(key), key)))
     found: list[str] = []
-    for key in (*longer, *get_close_matches(text, likely, n=_SUGGESTIONS * 3, cutoff=0.75), *holding):
+    for key in matches:
         for number, _ in known.names[key]:
             product = known.product(number)
             if product.name not in found and names.made_by(product.vendor, vendor):

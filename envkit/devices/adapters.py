@@ -14,6 +14,8 @@ VENDORS = {
     "1da3": "habana",
     "1ed5": "moorethreads",
     "cabc": "cambricon",
+    "17cb": "qualcomm",
+    "5143": "qualcomm",
     "1d94": "hygon",
     "1e36": "enflame",
     "1e3e": "iluvatar",

@@ -101,16 +101,16 @@ def readings(text: str) -> Iterator[tuple[str, int, str]]:
     line = _AROUND.sub(" ", text)
     line = " ".join(_CORES.sub(" ", line.rsplit(": ", 1)[-1]).split())
     line = _PROCESSOR_WITH.sub("", _MACS.sub("", line))
-    for each in dict.fromkeys((text, line)):
-        name, number = counted(each)
-        if name != text:
-            yield name, number, ""
-        # lspci: the chip, and in brackets what it was sold as.
-        if inside := re.fullmatch(r"(.*?) ?\[(.+)\]", name):
-            yield inside[2], number, inside[1]
-            yield inside[1], number, ""
-        elif outside := re.fullmatch(r"(.+?) ?\([^()]*\)", name):
-            yield outside[1], number, ""
+    for each in dict.fromkeys((counted(text), counted(line))):
+        if each[0] != text:
+            yield *each, ""
+    name, number = counted(line)
+    # lspci: the chip, and in brackets what it was sold as.
+    if inside := re.fullmatch(r"(.*?) ?\[(.+)\]", name):
+        yield inside[2], number, inside[1]
+        yield inside[1], number, ""
+    elif outside := re.fullmatch(r"(.+?) ?\([^()]*\)", name):
+        yield outside[1], number, ""
 
 
 def without_memory(name: str) -> tuple[str, float | None]:

@@ -331,9 +331,9 @@ def _card_named(text: str, matrix: Matrix) -> tuple[Gpu, ...]:
         product = found.products[0]
         arch = found.archs[0] if found.archs else product.arch
         name = "" if found.kind == "arch" else text if found.ambiguous else product.name
-        return (Gpu(name=name, arch=arch, vendor=product.vendor, pci_id=pci_id),)
+        return (Gpu(name=name, arch=arch, vendor=product.vendor, pci_id=pci_id),) * (found.count or 1)
     if found.archs:
-        return (Gpu(arch=found.archs[0], vendor=found.vendor),)
+        return (Gpu(arch=found.archs[0], vendor=found.vendor),) * (found.count or 1)
     raise UsageError(
         f"unknown GPU {text!r}" + (f"; did you mean {', '.join(found.suggestions)}?" if found.suggestions else ""),
         hint="write a product, an architecture (sm_86) or a PCI id (10de:2684)",
