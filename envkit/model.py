@@ -368,6 +368,9 @@ class Backend:
     visible: str = ""  # the variable that says which cards a process may use
     serves: tuple[str, ...] = ()  # of a backend without a vendor of its own: whose cards it can use; (): anyone's
     without_card: str = ""  # the device used where there is no such card; "": then it cannot be used
+    # What the vendor's images call the chips that they are for, where there is one image a chip: ascend310p -> 310p.
+    chips: Mapping[str, str] = field(default_factory=_nothing)
+    host_toolkit: bool = False  # the runtime is installed on the machine, since wheels bring none along
     sources: tuple[str, ...] = ()
 
 
@@ -413,7 +416,8 @@ class Build:
     local: str | None = None  # local version: "+cu128"; "" for none; None: "+" and the tag
     package: str = ""  # "": the framework's; onnxruntime-gpu
     index: str | None = None  # None: the framework's index with the tag; "vendor": by no index that uv can use
-    image: str = ""  # the vendor's image that holds it
+    image: str = ""  # the vendor's image that holds it; where there is one a chip, that for any of them
+    device: str = ""  # what this build calls the device, where it is another word than the backend's: xla
     extras: str = ""  # "device-{arch}": torch[device-gfx1100]
     packages: Mapping[str, Pin] = field(default_factory=_nothing)  # further packages that this build needs
     partners: tuple[str, ...] = ()  # what it pulls in that must come from its own index: strangers hold the name on PyPI
@@ -611,7 +615,10 @@ class Candidate:
     def label(self) -> str:
         """How messages name it: "torch 2.11.0+cu128 (linux-cuda, Python 3.12)"."""
         local = self.build.local if self.build.local is not None else f"+{self.build.tag}"
-        return f"{self.framework.name} {self.release.version}{local} ({self.scheme.name}, Python {self.python})"
+        # What is built elsewhere does not carry its tag in its version.
+        elsewhere = self.build.index == "vendor" or (bool(self.build.packages) and self.build.tag not in local)
+        tag = f"{self.build.tag}, " if elsewhere else ""
+        return f"{self.framework.name} {self.release.version}{local} ({self.scheme.name}, {tag}Python {self.python})"
 
 
 class Kind(StrEnum):
@@ -628,7 +635,7 @@ class Kind(StrEnum):
 class Change:
     """What would have to be different for a rejected candidate to fit."""
 
-    kind: str  # tag, torch, python, setting, driver, os, scheme, card
+    kind: str  # tag, torch, python, setting, driver, toolkit, os, scheme, card
     text: str  # "update the driver to 570.26 or newer"
     value: str = ""  # 570.26
 

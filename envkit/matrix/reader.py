@@ -84,6 +84,8 @@ _BACKEND: Shape = {
     "visible": may(f.variable),
     "serves": may(_NAMES),
     "without_card": may(f.name),
+    "chips": may(f.keyed(f.name, f.name)),
+    "host_toolkit": may(f.flag),
     "source": _SOURCES,
 }
 _KERNELS = f.keyed(f.name, f.several(f.version, least=1))
@@ -175,6 +177,7 @@ _BUILD: Shape = {
     "package": may(f.package),
     "index": may(f.index),
     "image": may(f.image),
+    "device": may(f.name),
     "extras": may(f.extras),
     "partners": may(f.several(f.package)),
     "packages": may(_PACKAGES),

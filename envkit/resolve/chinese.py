@@ -25,6 +25,21 @@ _CATALOGUE = {
     # rules: the framework's build
     "{build} was withdrawn": "{build} 已被撤回",
     "{build} is expected, but that it was published is not confirmed": "{build} 预计存在，但是否已发布尚未证实",
+    "{build} is not confirmed: {note!}": "{build} 尚未证实：{note}",
+    "{package} is on PyPI, but no source says which CANN it goes with": "{package} 在 PyPI 上，但没有资料说明它与哪个 CANN 配套",
+    "{software} is known from images in public Dockerfiles alone; Pythons as in {other}": (
+        "{software} 只见于公开 Dockerfile 中的镜像；Python 版本与 {other} 相同"
+    ),
+    "which Pythons {software} came with is in no source read; {python} is that of the next one": (
+        "{software} 支持哪些 Python 没有资料说明；{python} 是后一版本的 Python"
+    ),
+    "{package} is known from third-party images alone": "{package} 只见于第三方镜像",
+    "{package} is known from third-party images alone; the same with a .post1 of torch and of torch_musa is on Moore Threads' index": (
+        "{package} 只见于第三方镜像；torch 和 torch_musa 的 .post1 版本在摩尔线程的索引上"
+    ),
+    "{package} is named in CI files alone, which say that its image is not published yet": (
+        "{package} 只见于 CI 文件，其中写明镜像尚未发布"
+    ),
     "{build} was never published": "{build} 从未发布过",
     "for which Pythons {build} has wheels is not known": "{build} 提供哪些 Python 版本的 wheel 尚不清楚",
     "{build} has wheels for Python {known}; this is Python {have}": "{build} 提供 Python {known} 的 wheel；此处为 Python {have}",
@@ -70,6 +85,7 @@ _CATALOGUE = {
         "{card} 是 Jetson：NVIDIA 为它制作的 wheel 在其自有索引上，矩阵并未收录"
     ),
     "which chips {toolkit} serves is not known": "{toolkit} 支持哪些芯片尚不清楚",
+    "whether {toolkit} serves {card} is not known": "{toolkit} 是否支持 {card} 尚不清楚",
     "{toolkit} serves {chips}; this machine has {card}": "{toolkit} 支持 {chips}；本机为 {card}",
     "{build} holds code for {card}": "{build} 含有 {card} 的代码",
     "{build} holds {code} code, which runs on {card}": "{build} 含有 {code} 代码，可在 {card} 上运行",
@@ -128,6 +144,14 @@ _CATALOGUE = {
     "{card} is {family} beside a processor of its own, which works only with the {kind!} kernel module": (
         "{card} 属于与自有处理器一体的 {family}，只能使用{kind}内核模块"
     ),
+    "no source says which driver {toolkit} was tested with; this machine has {have}": (
+        "没有资料说明 {toolkit} 与哪个驱动一起测试过；本机为 {have}"
+    ),
+    "{build} takes {toolkit} from the machine: its wheels bring no runtime along": (
+        "{build} 使用本机安装的 {toolkit}：其 wheel 不自带运行时"
+    ),
+    "{toolkit} is installed": "已安装 {toolkit}",
+    "{build} is paired with {toolkit}; this machine has {have}": "{build} 与 {toolkit} 配套；本机为 {have}",
     "{card} is {family}, which works only with the {kind!} kernel module": "{card} 属于 {family}，只能使用{kind}内核模块",
     "{only!}; the loaded one is {kind!} (license {license})": "{only}；当前加载的是{kind}模块（许可证 {license}）",
     "open": "开放",
@@ -160,6 +184,7 @@ _CATALOGUE = {
     "update the Windows driver to {floor} or newer": "将 Windows 驱动升级到 {floor} 或更新",
     "install {vendor}'s driver": "安装 {vendor} 的驱动",
     "install {vendor}'s driver {floor} or newer": "安装 {vendor} 的驱动 {floor} 或更新",
+    "install {toolkit}": "安装 {toolkit}",
     "use a {branch} driver": "使用 {branch} 分支的驱动",
     "install the {kind!} kernel module of the driver": "安装驱动的{kind}内核模块",
     "use Python {have}": "使用 Python {have}",
@@ -186,6 +211,9 @@ _CATALOGUE = {
     "the matrix knows no {wanted}: it has {first} to {last}": "矩阵中没有 {wanted}：它有 {first} 到 {last}",
     "{wanted} is not published for {backend}: it has {tags}": "{wanted} 没有发布 {backend} 版本：它有 {tags}",
     "{wanted} is not published for {backend} on {os}: it has {tags}": "{wanted} 没有在 {os} 上发布 {backend} 版本：它有 {tags}",
+    "{wanted} is not published for {backend}: it has {tags}; {scheme} has {known}": (
+        "{wanted} 没有发布 {backend} 版本：它有 {tags}；{scheme} 有 {known}"
+    ),
     "the matrix has nothing to offer": "矩阵中没有可提供的内容",
     # advice
     "{build} is supported here (evidence: {evidence})": "{build} 受支持（证据：{evidence}）",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from envkit.model import Judged, Kind, Matrix, Plan, Resolution
+from envkit.model import Build, Framework, Judged, Kind, Matrix, Plan, Resolution
 from envkit.plan import digest
 from envkit.resolve.documents import because, decisive
 from envkit.resolve.plans import objections
@@ -158,13 +158,34 @@ def nothing_to_judge(matrix: Matrix, question: Question) -> str:
         # The tags of other systems would only lead astray, and among them may be the very one that was asked for.
         family = f"{question.target.platform.family}/"
         here = [build for build in builds if any(platform.startswith(family) for platform in build.platforms)]
-        tags = ", ".join(dict.fromkeys(build.tag for build in here if build.published is not False)) or "no builds"
+        tags = (
+            ", ".join(dict.fromkeys(build.tag for build in here if build.published is not False and not _elsewhere(build)))
+            or "no builds"
+        )
         elsewhere = {build.tag for build in builds} - {build.tag for build in here}
         where = f" on {question.target.platform.family}" if question.backend.tag in elsewhere else ""
-        return f"{name} {wanted} is not published for {question.backend.text or question.scheme}{where}: it has {tags}"
+        asked = question.backend.text or question.scheme
+        return f"{name} {wanted} is not published for {asked}{where}: it has {tags}{_served(matrix, question, framework)}"
     return "the matrix has nothing to offer"
 
 
 def _list(title: str, texts: Iterable[str]) -> list[str]:
     told = list(texts)
     return ["", title, *(f"  - {text}" for text in told)] if told else []
+
+
+def _served(matrix: Matrix, question: Question, framework: Framework) -> str:
+    """Which releases there are for a scheme that was named and whose builds come by another way than the framework's index."""
+    if not question.scheme:
+        return ""
+    tags = {release.tag for release in matrix.backends[matrix.schemes[question.scheme].backend].releases}
+    builds = [build for build in framework.builds if build.tag in tags and build.published]
+    if not builds or not all(map(_elsewhere, builds)):
+        return ""
+    known = [r.version for r in framework.releases if any(f"{r.version}.".startswith(f"{build.release}.") for build in builds)]
+    return f"; {question.scheme} has {', '.join(sorted(known, key=version))}"
+
+
+def _elsewhere(build: Build) -> bool:
+    """Whether a build is no more than the framework beside a vendor's plug-in, or comes by the vendor's own way."""
+    return bool(build.packages) or build.index == "vendor"

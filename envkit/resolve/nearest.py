@@ -12,7 +12,7 @@ from envkit.plan import digest
 from envkit.resolve.candidates import python_key, pythons_of
 from envkit.resolve.ranking import best, verdict_of
 from envkit.resolve.rules import python_distance
-from envkit.resolve.target import Question, card_name, with_driver
+from envkit.resolve.target import Question, card_name, with_driver, with_toolkit
 from envkit.resolve.wishes import BackendWish, TorchWish, platform_of, version
 
 MOST = 6
@@ -37,6 +37,7 @@ class Search:
         self._take(found, self._by_python(question, judged))
         self._take(found, self._by_setting(question, judged))
         self._take(found, self._by_driver(question, judged))
+        self._take(found, self._by_toolkit(question, judged))
         self._take(found, self._by_os(question, judged))
         if not found:
             self._take(found, self._by_two(question))
@@ -136,6 +137,16 @@ class Search:
                     yield _joined(changes), plan
                     break
 
+    def _by_toolkit(self, question: Question, judged: Sequence[Judged]) -> Step:
+        for each in judged:
+            changes = _changes_of(each, "toolkit")
+            if not changes or _otherwise(each) not in question.accept:
+                continue
+            plan = self.solve(replace(question, target=with_toolkit(question.target, each.candidate.backend.vendor)))
+            if plan:
+                yield replace(changes[0], text=f"install {_toolkit_text(plan, each)}", value=plan.backend_version), plan
+            return
+
     def _by_os(self, question: Question, judged: Sequence[Judged]) -> Step:
         platform = question.target.platform
         tried = set()
@@ -215,7 +226,7 @@ class Search:
                     yield replace(change, text=f"{change.text}, and {text(plan)}"), plan
 
 
-_ORDER = ("tag", "torch", "python", "setting", "driver", "os", "scheme", "card")
+_ORDER = ("tag", "torch", "python", "setting", "driver", "toolkit", "os", "scheme", "card")
 
 
 def _place(nearest: Nearest) -> tuple[bool, int]:
@@ -235,6 +246,10 @@ _ACCEPT = {
 def _and(text: Callable[[Plan], str], step: Step) -> Step:
     for change, plan in step:
         yield replace(change, text=f"{change.text}, and {text(plan)}"), plan
+
+
+def _toolkit_text(plan: Plan, judged: Judged) -> str:
+    return f"{judged.candidate.backend.title} {plan.backend_version}"
 
 
 def _tag_text(plan: Plan) -> str:

@@ -28,8 +28,12 @@ def make_plan(chosen: Judged, question: Question, matrix: Matrix, judge: Judge, 
     container = candidate.scheme.container
     if container and target.platform.release not in ("", container.platform):
         container = None  # a plan for a machine that is named is not a plan for the image
-    if container and candidate.build.image:
-        container = replace(container, base=candidate.build.image, digest="", vendor_base="")
+    if container and (candidate.build.image or candidate.build.index == "vendor" or candidate.backend.host_toolkit):
+        # The scheme's own base holds another release than this one.
+        image = image_of(candidate)
+        # What lies ready in an image lies there for the Python of its system alone.
+        own = matrix.platforms[container.platform].python if candidate.build.index == "vendor" else candidate.python
+        container = replace(container, base=image, digest="", vendor_base="") if image and own == candidate.python else None
     return Plan(
         scheme=candidate.scheme.name,
         verdict=chosen.verdict,
@@ -61,7 +65,16 @@ def device_of(candidate: Candidate) -> str:
     backend, scheme = candidate.backend, candidate.scheme
     if backend.without_card and candidate.accelerator is None:
         return backend.without_card
-    return scheme.device or backend.device
+    return candidate.build.device or scheme.device or backend.device
+
+
+def image_of(candidate: Candidate) -> str:
+    """The vendor's image that holds a candidate's build; "" where the vendor has none for the chip."""
+    image, chips, card = candidate.build.image, candidate.backend.chips, candidate.accelerator
+    held = next((word for word in chips.values() if f"-{word}-" in image), "")
+    if not held or card is None or not card.arch:
+        return image
+    return image.replace(f"-{held}-", f"-{chips[card.arch]}-") if card.arch in chips else ""
 
 
 def packages(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None = None) -> tuple[Package, ...]:

@@ -100,8 +100,15 @@ def _community(rule: str, reason: str, sources: Iterable[str] = (), need: Dotted
 
 
 def framework_build(candidate: Candidate) -> str:
-    """How messages name a build: "torch 2.7.1+cu128"."""
-    return f"{candidate.framework.name} {candidate.release.version}{local_version(candidate.build)}"
+    """How messages name a build: "torch 2.7.1+cu128", "torch 2.9.0+cpu with torch-npu 2.9.0.post6"."""
+    build = candidate.build
+    name = f"{candidate.framework.name} {candidate.release.version}{local_version(build)}"
+    plugins = [
+        f"{each} {pin.version}" for each, pin in sorted(build.packages.items()) if each.startswith(f"{package_of(candidate)}-")
+    ]
+    if plugins:
+        return f"{name} with {' and '.join(plugins)}"
+    return f"{name} for {toolkit(candidate)}" if build.index == "vendor" else name
 
 
 def toolkit(candidate: Candidate) -> str:
@@ -304,6 +311,9 @@ def published(candidate: Candidate, target: Target, matrix: Matrix, offers: Offe
         return _fits("published")
     if build.published is None:
         reason = f"{framework_build(candidate)} is expected, but that it was published is not confirmed"
+        if build.note and (build.packages or build.index == "vendor" or candidate.backend.host_toolkit):
+            # What is not confirmed is then less the framework than what goes with it, and the row says why.
+            reason = f"{framework_build(candidate)} is not confirmed: {build.note}"
         return _unknown("published", reason, build.sources)
     return _rejected("published", f"{framework_build(candidate)} was never published", build.sources)
 
@@ -480,6 +490,8 @@ def _listed(candidate: Candidate, target: Target) -> Answer:
             return _unknown("gpu-code", f"the architecture of {card_name(card)} is not known{may_mean(card)}", sources)
         if known is None:
             return _unknown("gpu-code", f"which chips {name} serves is not known", sources)
+        if card.arch in candidate.build.maybe_archs:
+            return _unknown("gpu-code", f"whether {name} serves {card_name(card)} is not known", sources)
         if card.arch not in known:
             reason = f"{name} serves {', '.join(known) or 'no chip'}; this machine has {card_name(card)}"
             return _rejected("gpu-code", reason, sources)
@@ -906,12 +918,39 @@ def driver_tested(candidate: Candidate, target: Target, matrix: Matrix, offers: 
     tested = candidate.backend_release.tested_driver.get(target.platform.os)
     facts, _ = _driver(candidate, target)
     if not tested:
+        if facts.kernel and any(release.tested_driver for release in candidate.backend.releases):
+            reason = f"no source says which driver {toolkit(candidate)} was tested with; this machine has {facts.kernel}"
+            return _community("driver-tested", reason, candidate.backend_release.sources)
         return _fits("driver-tested")
     together = f"{toolkit(candidate)} was released and tested with driver {tested}; a minimum is not stated"
     sources = candidate.backend_release.sources
-    if facts.kernel and facts.kernel.lower() != tested.lower():
+    if facts.kernel and not _same_driver(tested, facts.kernel):
         return _community("driver-tested", f"{together}, and this machine has {facts.kernel}", sources)
     return Answer(rule="driver-tested", kind=Kind.FITS, reason=together, sources=sources)
+
+
+def _same_driver(tested: str, have: str) -> bool:
+    """Whether two texts name one driver, of which either may leave out the build: 1.22.0-740 is of 1.22.0."""
+    a, b = sorted((tested.lower().removeprefix("v"), have.lower().removeprefix("v")), key=len)
+    return b == a or b.startswith((f"{a}.", f"{a}-"))
+
+
+def toolkit_installed(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
+    """Whether the runtime on the machine is the one that the build was made for, where wheels bring none along."""
+    if not candidate.backend.host_toolkit or candidate.accelerator is None:
+        return _fits("toolkit-installed")
+    facts, _ = _driver(candidate, target)
+    wanted, sources = toolkit(candidate), candidate.build.sources
+    have = facts.toolkit and re.match(r"[0-9][\w.-]*", facts.toolkit)
+    if not have:
+        reason = f"{framework_build(candidate)} takes {wanted} from the machine: its wheels bring no runtime along"
+        return Answer(rule="toolkit-installed", kind=Kind.FITS, reason=reason, sources=sources)
+    title = _backend_title(candidate.backend)
+    if _same_driver(str(candidate.backend_release.version), have[0]):
+        return Answer(rule="toolkit-installed", kind=Kind.FITS, reason=f"{title} {have[0]} is installed", sources=sources)
+    reason = f"{framework_build(candidate)} is paired with {wanted}; this machine has {title} {have[0]}"
+    change = Change(kind="toolkit", text=f"install {wanted}", value=str(candidate.backend_release.version))
+    return _rejected("toolkit-installed", reason, sources, change)
 
 
 def kernel_module(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Answer:
@@ -1065,6 +1104,7 @@ RULES: tuple[Rule, ...] = (
     driver_dropped,
     driver_window,
     driver_tested,
+    toolkit_installed,
     kernel_module,
     offered,
 )

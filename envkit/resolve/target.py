@@ -518,23 +518,17 @@ def _computes_nothing_here(card: Gpu, platform: Platform) -> bool:
     if platform.os is Os.MACOS:
         return True  # what a Mac has is known, and can be no other
     product = _product(card)
-    if product is not None and product.kind:
+    if product is not None:
         return product.kind in _INTEGRATED
-    return card.vendor == "qualcomm" or (card.vendor == "intel" and _is_intel_integrated(card))
-
-
-def _is_intel_integrated(card: Gpu) -> bool:
-    # The PCI address of Intel's integrated graphics never changes.
-    return not _INTEL_CARDS.search(card.name) if card.name else card.pci_address.removeprefix("0000:") == "00:02.0"
+    if card.vendor == "intel":
+        # The PCI address of Intel's integrated graphics never changes.
+        return not _INTEL_CARDS.search(card.name) if card.name else card.pci_address.removeprefix("0000:") == "00:02.0"
+    return card.vendor == "qualcomm"
 
 
 def _is_integrated(card: Gpu) -> bool:
     product = _product(card)
-    if product is not None and product.kind:
-        return product.kind in _INTEGRATED
-    if card.vendor == "intel":
-        return _is_intel_integrated(card)
-    return bool(card.arch) and _integrated_only(card.arch)
+    return product.kind in _INTEGRATED if product else bool(card.arch) and _integrated_only(card.arch)
 
 
 def _integrated_only(arch: str) -> bool:
@@ -686,3 +680,9 @@ def with_driver(target: Target, vendor: str, driver: Dotted | None) -> Target:
         replace(card, kernel_driver="") if card.vendor == vendor else card for card in target.accelerators
     )
     return replace(target, drivers={**target.drivers, vendor: facts}, accelerators=cards)
+
+
+def with_toolkit(target: Target, vendor: str) -> Target:
+    """The same machine with whatever runtime of that vendor a plan needs."""
+    facts = replace(target.drivers.get(vendor, DriverFacts()), toolkit="")
+    return replace(target, drivers={**target.drivers, vendor: facts})

@@ -130,7 +130,9 @@ def _origin(sources: Sources, package: Package, found: Found | None) -> Index | 
         return None if sources.no_index else Index(url=places[0].place, flat=True)
     if package.index == "pypi":
         return None
-    return Index(url=sources.mirrored(package.index), flat=found is not None and package.index in found.flat)
+    # An index is a folder of pages; one that is a single page of links is flat.
+    flat = package.index.endswith(".html") or (found is not None and package.index in found.flat)
+    return Index(url=sources.mirrored(package.index), flat=flat)
 
 
 class _Named:

@@ -37,7 +37,11 @@ def test_rows_stay_on_one_line_and_versions_in_quotes() -> None:
 
 
 def test_every_source_can_be_opened(matrix: Matrix) -> None:
-    assert [source.id for source in matrix.sources.values() if not source.url.startswith("https://") or not source.date] == []
+    # Stored copies of pages that have no address of their own are named by their text alone.
+    nowhere = {"cambricon-paddle", "gaudi-images", "mindspore-cpu", "musa-flagos", "musa-hardware", "tpu-vllm"}
+    assert {source.id for source in matrix.sources.values() if not source.url} == nowhere
+    assert [source.id for source in matrix.sources.values() if source.url and not source.url.startswith("https://")] == []
+    assert [source.id for source in matrix.sources.values() if not source.date] == []
 
 
 def test_the_containers_of_schemes(matrix: Matrix) -> None:
@@ -92,7 +96,9 @@ def test_compiled_architectures(matrix: Matrix, release: str, tag: str, platform
 
 def test_what_is_not_confirmed_is_not_published(matrix: Matrix) -> None:
     unknown = {
-        (b.release, b.tag) for b in matrix.frameworks["torch"].builds if b.published is None and "linux/x86_64" in b.platforms
+        (b.release, b.tag)
+        for b in matrix.frameworks["torch"].builds
+        if b.published is None and "linux/x86_64" in b.platforms and b.tag.startswith(("cpu", "cu", "rocm", "xpu"))
     }
     assert unknown == {
         ("2.5.0", "xpu"),

@@ -150,6 +150,6 @@ def test_every_candidate_is_listed_best_first(matrix: Matrix) -> None:
     ranks = [Verdict(each["verdict"]).rank for each in document["candidates"]]
     assert ranks == sorted(ranks)
     assert document["plan"] == plans.digest(resolution.plan) if resolution.plan else False
-    assert {each["scheme"] for each in document["candidates"]} == {"linux-cuda", "linux-rocm", "linux-xpu", "linux-cpu"}
+    assert {each["scheme"] for each in document["candidates"]} >= {"linux-cuda", "linux-rocm", "linux-xpu", "linux-cpu"}
     labels = [each["candidate"] for each in document["candidates"]]
     assert len(set(labels)) == len(labels)

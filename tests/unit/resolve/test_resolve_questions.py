@@ -311,7 +311,7 @@ CONFLICTS: list[tuple[str, dict[str, str], Facts | None, str, list[tuple[str, st
         "DirectML ends with Python 3.12",
         {"scheme": "windows-directml", "gpu": "Radeon RX 580", "python": "3.13"},
         None,
-        "torch 2.4.1 has wheels for Python 3.8 to 3.12; this is Python 3.13",
+        "torch 2.4.1 with torch-directml 0.2.5.dev240914 has wheels for Python 3.8 to 3.12; this is Python 3.13",
         [
             ("use Python 3.12: --python 3.12", "windows-directml 2.4.1"),
             ("use the CPU: --scheme windows-cpu", "windows-cpu 2.15.0+cpu"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -740,6 +741,64 @@ def test_driver_tested_is_no_floor_but_the_one_that_it_came_with(driver: str, ki
     assert answer.kind is kind
     assert answer.reason.startswith("Ascend CANN 8.5.0 was released and tested with driver 25.5.0; a minimum is not stated")
     assert answer.reason.endswith(f", and this machine has {driver}") is (kind is Kind.COMMUNITY)
+
+
+@pytest.mark.parametrize(
+    ("tested", "have", "same"),
+    [
+        ("1.22.0-740", "1.22.0", True),
+        ("1.22.0-740", "1.22.0-740-bd02d5e", True),
+        ("1.22.0", "1.22.0-740", True),
+        ("1.22.0-740", "1.22.0-74", False),
+        ("1.22.0", "1.22.01", False),
+        ("24.1.RC3", "24.1.rc3", True),
+        ("24.1.RC3", "24.1.rc2", False),
+        ("6.2.0", "v6.2.0", True),
+    ],
+)
+def test_either_text_of_a_driver_may_leave_out_the_build(tested: str, have: str, same: bool) -> None:
+    made = candidate("linux-npu", "cann8.5.0")
+    made = replace(made, backend_release=replace(made.backend_release, tested_driver={Os.LINUX: tested}))
+    there = Target(
+        platform=LINUX,
+        accelerators=(gpu("ascend910b", vendor="huawei"),),
+        drivers={"huawei": DriverFacts(kernel=have)},
+    )
+    assert ask(rules.driver_tested, made, there).kind is (Kind.FITS if same else Kind.COMMUNITY)
+
+
+def test_a_driver_beside_a_release_without_a_tested_one_is_not_promised() -> None:
+    card = gpu("ascend910b", vendor="huawei")
+    there = Target(platform=LINUX, accelerators=(card,), drivers={"huawei": DriverFacts(kernel="25.5.0")})
+    answer = ask(rules.driver_tested, candidate("linux-npu", "cann8.2.rc1"), there)
+    assert answer.kind is Kind.COMMUNITY
+    assert answer.reason == "no source says which driver Ascend CANN 8.2.RC1 was tested with; this machine has 25.5.0"
+
+
+@pytest.mark.parametrize(
+    ("have", "kind", "reason"),
+    [
+        ("", Kind.FITS, "torch 2.8.0+cann8.5.0 takes Ascend CANN 8.5.0 from the machine: its wheels bring no runtime along"),
+        ("8.5.0", Kind.FITS, "Ascend CANN 8.5.0 is installed"),
+        ("8.5.0.B100", Kind.FITS, "Ascend CANN 8.5.0.B100 is installed"),
+        ("8.5.1", Kind.REJECTED, "torch 2.8.0+cann8.5.0 is paired with Ascend CANN 8.5.0; this machine has Ascend CANN 8.5.1"),
+        (
+            "8.2.RC1",
+            Kind.REJECTED,
+            "torch 2.8.0+cann8.5.0 is paired with Ascend CANN 8.5.0; this machine has Ascend CANN 8.2.RC1",
+        ),
+    ],
+)
+def test_toolkit_installed(have: str, kind: Kind, reason: str) -> None:
+    card = gpu("ascend910b", vendor="huawei")
+    there = Target(platform=LINUX, accelerators=(card,), drivers={"huawei": DriverFacts(toolkit=have)})
+    made = candidate("linux-npu", "cann8.5.0", card=card)
+    made = replace(made, backend=replace(made.backend, host_toolkit=True))
+    answer = ask(rules.toolkit_installed, made, there)
+    assert (answer.kind, answer.reason) == (kind, reason)
+    assert (answer.change.text if answer.change else "") == ("install Ascend CANN 8.5.0" if kind is Kind.REJECTED else "")
+    elsewhere = replace(made, backend=replace(made.backend, host_toolkit=False))
+    assert ask(rules.toolkit_installed, elsewhere, there).reason == ""
 
 
 def test_no_tested_driver_says_nothing() -> None:

@@ -48,8 +48,8 @@ def test_a_card_that_cannot_be_told_is_unknown(matrix: Matrix, card: Gpu, told: 
     "card",
     [
         Gpu(name="Apple M2"),
-        Gpu(vendor="huawei", name="Ascend 910B"),
-        Gpu(vendor="moorethreads", pci_id="1ed5:0222"),
+        Gpu(vendor="iluvatar", name="BI-V100"),
+        Gpu(vendor="hygon", pci_id="1d94:54b7"),
     ],
 )
 def test_a_card_that_no_scheme_uses_is_no_reason_for_the_cpu(matrix: Matrix, card: Gpu) -> None:
