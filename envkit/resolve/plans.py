@@ -32,8 +32,8 @@ def make_plan(chosen: Judged, question: Question, matrix: Matrix, judge: Judge, 
         # The scheme's own base holds another release than this one.
         image = image_of(candidate)
         # What lies ready in an image lies there for the Python of its system alone.
-        own = matrix.platforms[container.platform].python if candidate.build.index == "vendor" else candidate.python
-        container = replace(container, base=image, digest="", vendor_base="") if image and own == candidate.python else None
+        held = matrix.platforms[container.platform].python if candidate.build.index == "vendor" else candidate.python
+        container = replace(container, base=image, digest="", vendor_base="") if image and held == candidate.python else None
     return Plan(
         scheme=candidate.scheme.name,
         verdict=chosen.verdict,
