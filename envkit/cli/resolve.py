@@ -40,7 +40,7 @@ class _Whole(click.types.StringParamType):
     type=_Whole(),
     multiple=True,
     metavar="GPU",
-    help='A product ("RTX 5090"), an architecture (sm_86), a PCI id, or none.',
+    help='A product ("RTX 5090", "4x A100"), an architecture (sm_86), a PCI id, or none.',
 )
 @click.option("--driver", default="", metavar="VERSION", help="The kernel driver's version.")
 @click.option("--backend", default="", metavar="BACKEND", help='cuda, "cuda 12.8" or the name of a wheel index: cu128.')
