@@ -518,17 +518,23 @@ def _computes_nothing_here(card: Gpu, platform: Platform) -> bool:
     if platform.os is Os.MACOS:
         return True  # what a Mac has is known, and can be no other
     product = _product(card)
-    if product is not None:
+    if product is not None and product.kind:
         return product.kind in _INTEGRATED
-    if card.vendor == "intel":
-        # The PCI address of Intel's integrated graphics never changes.
-        return not _INTEL_CARDS.search(card.name) if card.name else card.pci_address.removeprefix("0000:") == "00:02.0"
-    return card.vendor == "qualcomm"
+    return card.vendor == "qualcomm" or (card.vendor == "intel" and _is_intel_integrated(card))
+
+
+def _is_intel_integrated(card: Gpu) -> bool:
+    # The PCI address of Intel's integrated graphics never changes.
+    return not _INTEL_CARDS.search(card.name) if card.name else card.pci_address.removeprefix("0000:") == "00:02.0"
 
 
 def _is_integrated(card: Gpu) -> bool:
     product = _product(card)
-    return product.kind in _INTEGRATED if product else bool(card.arch) and _integrated_only(card.arch)
+    if product is not None and product.kind:
+        return product.kind in _INTEGRATED
+    if card.vendor == "intel":
+        return _is_intel_integrated(card)
+    return bool(card.arch) and _integrated_only(card.arch)
 
 
 def _integrated_only(arch: str) -> bool:
