@@ -10,6 +10,10 @@ from functools import lru_cache
 _CATALOGUE = {
     # rules: system
     "{scheme} is for {os}; this machine runs {have}": "{scheme} 用于 {os}，而本机运行 {have}",
+    "on mps, {build} needs {floor} or newer; this machine runs {have}": "在 mps 上，{build} 需要 {floor} 或更新的版本，本机为 {have}",
+    "on mps, {build} needs {floor} or newer; which {have} this machine runs is not known": (
+        "在 mps 上，{build} 需要 {floor} 或更新的版本；本机是哪个 {have} 尚不清楚"
+    ),
     "{build} needs {floor} or newer; this machine runs {have}": "{build} 需要 {floor} 或更新的版本，本机为 {have}",
     "{build} needs {floor} or newer; which {have} this machine runs is not known": (
         "{build} 需要 {floor} 或更新的版本；本机是哪个 {have} 尚不清楚"

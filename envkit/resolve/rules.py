@@ -233,7 +233,7 @@ def _macos(candidate: Candidate, target: Target) -> Answer:
     if floor is None or have is None:
         return _fits("os-release")
     wheel = framework_build(candidate) + (f" for Python {candidate.python}" if candidate.python in build.macos_pythons else "")
-    needs = f"{wheel} {_for_device(candidate)}needs macOS {floor} or newer"
+    needs = f"{_on_device(candidate)}{wheel} needs macOS {floor} or newer"
     if is_too_old(platform, floor):
         to = f"macos-{floor.major}/{platform.arch}"
         change = _os_change(f"update macOS to {floor} or newer", to)
@@ -244,9 +244,9 @@ def _macos(candidate: Candidate, target: Target) -> Answer:
     return _fits("os-release")
 
 
-def _for_device(candidate: Candidate) -> str:
+def _on_device(candidate: Candidate) -> str:
     """What of a build a floor is about, where the same wheel serves the CPU on older systems too."""
-    return f"on {candidate.backend.device} " if candidate.backend.vendor == "apple" else ""
+    return f"on {candidate.backend.device}, " if candidate.backend.vendor == "apple" else ""
 
 
 def _same_release(listed: str, release: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from envkit import devices
 from envkit.matrix import load
 from envkit.model import (
     Build,
@@ -145,6 +146,8 @@ USED = {
         "mps_runtime_floor": {"torch", "min_macos", "checked_wheels"},
         "torch_macos": {"version", "pythons_arm64", "pythons_x86_64", "wheel_min_macos", "pythons_by_tag"},
     },
+    "cuda_images": {"combo_later": {"cuda", "os", "flavours"}},
+    "nvidia_gpus": {"chip": {"prefix", "arch", "cc"}, "name_rule": {"match", "rule", "exceptions"}},
     "others": {"triton_pin": {"torch", "triton"}, "triton": {"version", "pythons"}},
 }  # fmt: skip
 
@@ -256,6 +259,16 @@ UNUSED = {
         "jax_mps": "another framework", "jax_mps_status": "another framework",
         "meta": "",
     },
+    "cuda_images": {
+        "combo": "the base is a slim one; the vendor's image that is named as a choice is among the later ones",
+        "naming": "how a tag is put together; one is named whole",
+        "os_range": "as above", "policy": "as above", "tag_absent": "as above",
+        "require": "what an image of NVIDIA's demands of a driver: the base has no such demand", "require_meta": "as above",
+        "pytorch_naming": "PyTorch's own images bring a torch of their own beside the plan's",
+        "pytorch_tag": "as above",
+        "meta": "",
+    },
+    "nvidia_gpus": {"gpu": "held to the catalogue of devices", "source_key": "", "meta": ""},
     "others.triton": {
         "date": "the date decides nothing", "requires_python": "the Pythons of the wheels are exact",
         "platforms": "where there is no triton, torch's wheel does not ask for it",
@@ -509,6 +522,50 @@ def test_the_kernel_module_of_an_architecture(matrix: Matrix, row: Row) -> None:
     assert {matrix.archs[name].module for name in of_family(matrix, row["arch"])} == {row["required"]}
 
 
+@each("nvidia_gpus", "chip", "prefix")
+def test_the_architecture_of_each_chip(matrix: Matrix, row: Row) -> None:
+    assert matrix.archs[sm(row["cc"])].family == row["arch"]
+
+
+NAMES = {
+    "name contains 'Laptop GPU'": {"GeForce RTX 2050 Laptop GPU": "sm_86", "GeForce RTX 4090 Laptop GPU": "sm_89"},
+    "name contains 'with Max-Q Design' or pci.ids name ends in Max-Q / Mobile": {"GeForce RTX 2080 with Max-Q Design": "sm_75"},
+    "Quadro / RTX A / RTX Ada laptop parts": {
+        "Quadro K1200": "sm_50", "Quadro K2200": "sm_50", "Quadro K620": "sm_50",
+        "Quadro K2200M": "sm_50", "Quadro K620M": "sm_50",
+        "GeForce GTX 745": "sm_50", "GeForce GTX 750 Ti": "",  # its own row has a second chip, of Kepler
+    },
+    "GeForce MX": {
+        "GeForce MX110": "sm_50", "GeForce MX130": "sm_50", "GeForce MX150": "sm_61", "GeForce MX250": "sm_61",
+        "GeForce MX350": "sm_61", "GeForce MX450": "sm_75", "GeForce MX550": "sm_75", "GeForce MX570": "sm_86",
+    },
+    "GeForce GT 630 / 640 / 720 / 730, GTX 750, GTX 860M": {"GeForce GT 730": "", "GeForce GT 630": "", "GeForce GTX 860M": ""},
+}  # fmt: skip
+
+
+@each("nvidia_gpus", "name_rule", "match")
+def test_what_names_mean(row: Row) -> None:
+    for name, arch in NAMES[row["match"]].items():
+        found = devices.find(name)
+        assert (found.ambiguous, "" if found.ambiguous else (found.archs or (found.products[0].arch,))[0]) == (not arch, arch), (
+            name
+        )
+
+
+def test_the_image_of_nvidia_that_is_a_choice(matrix: Matrix) -> None:
+    container = matrix.schemes["linux-cuda"].container
+    assert container is not None
+    tags = {
+        f"{row['cuda']}-{each}-{os}" for row in rows("cuda_images", "combo_later") for each in row["flavours"] for os in row["os"]
+    }
+    name, _, text = container.vendor_base.partition(":")
+    assert name == "nvidia/cuda"
+    assert text in tags
+    newest = resolve(matrix, Wish(scheme="linux-cuda")).plan
+    assert newest is not None
+    assert text.startswith(f"{newest.backend_version}.")
+
+
 # ---- the CPU -----------------------------------------------------------------------------------------------------
 
 
@@ -731,7 +788,7 @@ def reasons(matrix: Matrix, wish: Wish, there: Facts | None = None) -> set[str]:
 
 def test_a_mac_that_is_too_old_is_told_both_sides(matrix: Matrix) -> None:
     there = mac("macOS 12.6", "arm64", M2)
-    assert "torch 2.14.1 on mps needs macOS 14.0 or newer; this machine runs macOS 12.6" in reasons(
+    assert "on mps, torch 2.14.1 needs macOS 14.0 or newer; this machine runs macOS 12.6" in reasons(
         matrix, Wish(torch="2.14.1"), there
     )
     resolution = resolve(matrix, Wish(torch="2.14.1"), there)
@@ -756,7 +813,7 @@ def test_macos_12_without_its_point_is_not_held_to_be_too_old(matrix: Matrix) ->
     plan = resolve(matrix, Wish(), there).plan
     assert plan is not None
     assert plan.framework_version == "2.5.1"
-    assert "torch 2.5.1 on mps needs macOS 12.3 or newer; which macOS 12 this machine runs is not known" in plan.reasons
+    assert "on mps, torch 2.5.1 needs macOS 12.3 or newer; which macOS 12 this machine runs is not known" in plan.reasons
 
 
 @pytest.mark.parametrize(
