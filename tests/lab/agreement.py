@@ -308,7 +308,9 @@ def cuda_floors(matrix: Matrix) -> Iterator[Row]:
 
 
 def _tags(matrix: Matrix, backend: str) -> list[str]:
-    return [release.tag for release in matrix.backends[backend].releases]
+    """The tags that torch is built for; other frameworks have some of their own."""
+    built = {build.tag for build in matrix.frameworks["torch"].builds}
+    return [release.tag for release in matrix.backends[backend].releases if release.tag in built]
 
 
 def toolkit_drivers(matrix: Matrix) -> Iterator[Row]:
