@@ -49,6 +49,7 @@ def test_matrix_show_as_text() -> None:
     shown = [" ".join(line.split()) for line in result.output.splitlines()]
     assert any(line.startswith("linux-cuda torch 2.15 cu132 cu132 cu130 ") for line in shown)
     assert "windows-rocm torch 2.12.0 rocm7.14.0 rocm7.14.0 rocm7.2.1" in shown
+    assert "linux-rocm-jax jax 0.12.0 rocm7.14 rocm7.14 rocm7.2 rocm7" in shown
 
 
 def test_matrix_show_of_a_scheme_as_text() -> None:

@@ -119,9 +119,9 @@ def test_any_schemes_overlay_that_reads_is_a_matrix(monkeypatch: pytest.MonkeyPa
     @QUIET
     @given(st.sampled_from([place for place in PLACES if place[0] == "framework" and len(place) > 3]), VALUES)
     def run(place: tuple[Any, ...], value: Any) -> None:
-        row = copy.deepcopy(SHIPPED["framework"]["torch"][place[2]][place[3]]) if isinstance(place[3], int) else {}
+        row = copy.deepcopy(SHIPPED["framework"][place[1]][place[2]][place[3]]) if isinstance(place[3], int) else {}
         if len(place) > 4:
             row[place[4]] = value
-        outcome({"framework": {"torch": {place[2]: [row]}}}, overlay=True, monkeypatch=monkeypatch)
+        outcome({"framework": {place[1]: {place[2]: [row]}}}, overlay=True, monkeypatch=monkeypatch)
 
     run()
