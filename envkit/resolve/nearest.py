@@ -165,6 +165,7 @@ class Search:
         target = question.target
         there = target.accelerators or ()
         kinds = dict.fromkeys((card.vendor, card.arch) for card in there)
+        found: list[tuple[Change, Plan]] = []
         for vendor, arch in kinds:
             out = tuple(card for card in there if (card.vendor, card.arch) == (vendor, arch))
             if not any(card.vendor == vendor and card.arch != arch for card in there):
@@ -173,7 +174,9 @@ class Search:
             changed = replace(target, accelerators=left, hidden=target.hidden + out)
             plan = self.solve(replace(question, target=changed))
             if plan:
-                yield _hide(out, plan), plan
+                found.append((_hide(out, plan), plan))
+        # Where several cards may go, the one that holds the release back goes first.
+        yield from sorted(found, key=lambda each: version(each[1].framework_version), reverse=True)
 
     def _by_scheme(self, question: Question) -> Step:
         os = question.target.platform.os
@@ -226,7 +229,7 @@ class Search:
                     yield replace(change, text=f"{change.text}, and {text(plan)}"), plan
 
 
-_ORDER = ("tag", "torch", "python", "setting", "driver", "toolkit", "os", "scheme", "card")
+_ORDER = ("tag", "torch", "python", "setting", "driver", "toolkit", "os", "card", "scheme")
 
 
 def _place(nearest: Nearest) -> tuple[bool, int]:

@@ -380,8 +380,8 @@ CONFLICTS: list[tuple[str, dict[str, str], Facts | None, str, list[tuple[str, st
         ),
         "driver 580.82.07 no longer drives GT 710 (sm_35)",
         [
-            ("use the CPU: --scheme linux-cpu", "linux-cpu 2.15.0+cpu"),
             ("hide the GT 710 (sm_35): CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0", "linux-cuda 2.15.0+cu132"),
+            ("use the CPU: --scheme linux-cpu", "linux-cpu 2.15.0+cpu"),
         ],
     ),
     (
