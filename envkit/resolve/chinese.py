@@ -107,6 +107,7 @@ _CATALOGUE = {
     "{build} is community work": "{build} 由社区维护",
     "{build} is community work: {note}": "{build} 由社区维护：{note}",
     "whether {vendor} supports {card} with {toolkit} is not known": "{vendor} 是否在 {toolkit} 中支持 {card} 尚不清楚",
+    "{vendor} publishes no list of the cards that {toolkit} serves": "{vendor} 没有公布 {toolkit} 支持的卡的列表",
     "{vendor} calls {card} deprecated in {toolkit}": "{vendor} 在 {toolkit} 中已将 {card} 标为弃用",
     "{card} is not on {vendor}'s list for {toolkit}": "{card} 不在 {vendor} 的 {toolkit} 支持列表中",
     # rules: the driver

@@ -7,7 +7,7 @@ from typing import Any
 
 from envkit.model import Answer, Candidate, Evidence, Judged, Kind, Matrix, Offers, Target, Verdict, dotted
 from envkit.resolve.candidates import Line, Row, by_release, falling, falling_release, rows
-from envkit.resolve.rules import RULES, Rule, driver_dropped, driver_floor, gpu_code, own_driver
+from envkit.resolve.rules import RULES, Rule, driver_behind, driver_dropped, driver_floor, gpu_code, own_driver
 from envkit.resolve.target import Question
 
 _VERDICTS = {
@@ -73,6 +73,7 @@ def _key(
         # A gamble on one unknown thing goes before one on two.
         sum(answer.kind is Kind.UNKNOWN for answer in judged.answers) if judged.verdict is Verdict.UNKNOWN else 0,
         frameworks[candidate.framework.name],
+        judged.verdict is Verdict.COMMUNITY and driver_behind(candidate, target),
         falling_release(candidate.release.version),
         -_EVIDENCE_RANK[candidate.build.evidence],
         not _served_by_itself(candidate, target, matrix, served),

@@ -672,6 +672,9 @@ def vendor_support(candidate: Candidate, target: Target, matrix: Matrix, offers:
         if how == "deprecated":
             reason = f"{vendor_title(backend.vendor)} calls {card_name(card)} deprecated in {toolkit(candidate)}"
             answer = Answer(rule="vendor-support", kind=Kind.FITS, reason=reason, sources=sources)
+        elif not release.archs and not release.deprecated_archs:
+            reason = f"{vendor_title(backend.vendor)} publishes no list of the cards that {toolkit(candidate)} serves"
+            return _community("vendor-support", reason, release.sources)
         elif not how:
             reason = f"{card_name(card)} is not on {vendor_title(backend.vendor)}'s list for {toolkit(candidate)}"
             row = matrix.archs.get(card.arch)
@@ -927,6 +930,23 @@ def driver_tested(candidate: Candidate, target: Target, matrix: Matrix, offers: 
     if facts.kernel and not _same_driver(tested, facts.kernel):
         return _community("driver-tested", f"{together}, and this machine has {facts.kernel}", sources)
     return Answer(rule="driver-tested", kind=Kind.FITS, reason=together, sources=sources)
+
+
+def driver_behind(candidate: Candidate, target: Target) -> bool:
+    """Whether the driver is older than the one that the backend's release came with, or than that of the release before it."""
+    facts, have = _driver(candidate, target)
+    if have is None or (
+        not candidate.backend_release.tested_driver and not any(r.tested_driver for r in candidate.backend.releases)
+    ):
+        return False
+    known = [each for each in candidate.backend.releases if each.version <= candidate.backend_release.version]
+    tested = [text for each in known if (text := each.tested_driver.get(target.platform.os))]
+    if not tested or _same_driver(tested[-1], facts.kernel):
+        return False
+    try:
+        return Dotted(facts.kernel) < Dotted(tested[-1])
+    except ValueError:  # a driver that is named otherwise than by numbers
+        return False
 
 
 def _same_driver(tested: str, have: str) -> bool:
