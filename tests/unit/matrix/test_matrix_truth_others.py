@@ -39,7 +39,6 @@ UNUSED_TABLES = {
     "tpu": {
         "torch_xla_elsewhere": "builds for Neuron, which the SDK pulls in",
         "libtpu": "one release a line is named by what pins it; the floors of its wheels are in the rows",
-        "jax": "in tests of the framework jax where the matrix has it",
     },
 }
 
@@ -376,6 +375,32 @@ def test_torch_tpu(matrix: Matrix) -> None:
     assert set(own.archs or ()) == {f"tpu-{name}" for name in promised}
 
 
+def test_every_jax_for_tpu(matrix: Matrix) -> None:
+    rows, ours = facts("tpu"), matrix.frameworks["jax"]
+    libtpu = {row["version"]: row for row in rows["libtpu"]}
+    known = {each.version: each for each in ours.releases}
+    found = {each.release: each for each in ours.builds if each.tag.startswith("libtpu")}
+    for row in rows["jax"]:
+        version = row["version"]
+        if version not in known:
+            assert version == "0.4.32"  # the framework's rows leave it out
+            continue
+        build = found.get(version) or found[version.rpartition(".")[0]]  # 0.12.0 serves 0.12.0.1
+        pin = next((text.partition("==")[2].removesuffix(".*") for text in row["extra_tpu"] if text.startswith("libtpu==")), "")
+        nightly = next((text.partition("==")[2] for text in row["extra_tpu"] if text.startswith("libtpu-nightly==")), "")
+        assert (build.extras, build.index, build.local, build.platforms) == ("tpu", "pypi", "", ("linux/x86_64",))
+        assert ("libtpu-nightly" in build.packages and build.packages["libtpu-nightly"].version) == (nightly or False)
+        assert build.tag == (f"libtpu{pin}" if pin else f"libtpu{nightly.partition('.dev')[2]}")
+        if pin:
+            assert release(matrix.backends["tpu"], build.tag).version == pin
+            line = [libtpu[each] for each in libtpu if each == pin or each.startswith(f"{pin}.")]
+            floors = {re.search(r"manylinux_(\d+)_(\d+)", tag) for each in line for tag in each["wheel_tags"]}
+            assert build.glibc == max(f"{floor[1]}.{floor[2]}" for floor in floors if floor), version
+            # Wherever jax has wheels, libtpu has to have one too.
+            for python in known[version].pythons if build.pythons is None else build.pythons:
+                assert any("py3" in each["pythons"] or python in each["pythons"] for each in line), (version, python)
+
+
 def test_flags_and_variables_of_tpu(matrix: Matrix) -> None:
     rows, scheme = facts("tpu"), matrix.schemes["linux-tpu"]
     assert scheme.container is not None
@@ -438,6 +463,7 @@ MINE = (
     "linux-npu",
     "linux-npu-mindspore",
     "linux-tpu",
+    "linux-tpu-jax",
 )
 
 
@@ -469,7 +495,7 @@ def test_what_the_matrix_leaves_out_is_listed() -> None:
         "cambricon": {"torch_mlu", "torch_wheel", "hardware", "host_driver", "container", "install", "device", "env", "limit"},
         "moore_threads": {"torch_musa", "python", "hardware", "collectives", "host_driver", "container_toolkit",
                 "container", "device", "env", "limit"},
-        "tpu": {"torch_xla", "torch_xla_status", "torch_xla_find_links", "conflict", "torch_tpu", "torch_tpu_links",
+        "tpu": {"torch_xla", "torch_xla_status", "jax", "torch_xla_find_links", "conflict", "torch_tpu", "torch_tpu_links",
                 "torch_tpu_hardware", "generation",
                 "device", "device_node", "env", "vm_image", "container", "host_driver", "limit"},
     }  # fmt: skip
