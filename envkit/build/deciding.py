@@ -10,7 +10,7 @@ from envkit.model import Matrix, OsRelease, Plan, Resolution, Scheme, Wish
 from envkit.plan import digest
 from envkit.resolve import conflict_document, plan_of, resolve
 from envkit.resolve.wishes import read_scheme
-from envkit.sources import Found, Sources, look, partners, redact
+from envkit.sources import Found, Sources, look, mirror_hint, partners, redact
 
 Tell = Callable[[str], None]
 
@@ -53,7 +53,7 @@ def decide(
     best = plan_of(free)
     framework = matrix.frameworks[best.framework_name]
     tags = tuple(dict.fromkeys(each.candidate.build.tag for each in free.judged if each.verdict in wish.accept))
-    tell(f"looking where {framework.package} can be had")
+    tell(f"looking where {best.framework_package.name} can be had")
     found = look(sources, framework, tags, companions=wish.extras)
     resolution = resolve(matrix, wish, None, found, pythons=pythons)
     plan = resolution.plan
@@ -89,7 +89,7 @@ def missing(plan: Plan, found: Found) -> list[str]:
     return [
         package.requirement
         for package in plan.packages
-        if package.index != "pypi" and not found.places_of(canonicalize_name(package.name), package.version)
+        if package.index not in ("pypi", "vendor") and not found.places_of(canonicalize_name(package.name), package.version)
     ]
 
 
@@ -102,8 +102,7 @@ def nothing_offered(resolution: Resolution, best: Plan, found: Found) -> Unavail
     if found.faults:
         return Unavailable(
             "\n".join(lines),
-            hint="name a mirror (ENVKIT_PYTORCH_MIRROR=https://..., or [mirrors] in envkit.toml) or a folder of wheels "
-            "(PIP_FIND_LINKS=/path)",
+            hint=mirror_hint(best.framework_package.index),
         )
     document = conflict_document(resolution) if resolution.plan is None else None
     return Unresolvable("\n".join(lines), document=document, hint="ask for another release (--torch), or add a place that has it")

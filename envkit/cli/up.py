@@ -22,7 +22,8 @@ _ACCEPTED = (Verdict.SUPPORTED, Verdict.COMMUNITY)
 @click.command()
 @click.argument("directory", required=False, default=DEFAULT_DIRECTORY, metavar="[DIR]", type=click.Path(path_type=Path))
 @click.option("--scheme", default="", metavar="NAME", help="A scheme, instead of the one that this machine calls for: linux-cpu.")
-@click.option("--torch", default="", metavar="SPEC", help='"2.7.1", "2.7", ">=2.4,<2.8" or latest.')
+@click.option("--framework", default="", metavar="NAME", help="Another framework than torch: jax, openvino, onnxruntime, ...")
+@click.option("--torch", default="", metavar="SPEC", help='The framework\'s release: "2.7.1", "2.7", ">=2.4,<2.8" or latest.')
 @click.option("--python", default="", metavar="VERSION", help='"3.12", or "3.13t" for a free-threaded one.')
 @click.option(
     "--with",
@@ -45,6 +46,7 @@ def command(
     ctx: click.Context,
     directory: Path,
     scheme: str,
+    framework: str,
     torch: str,
     python: str,
     companions: tuple[str, ...],
@@ -59,6 +61,7 @@ def command(
     """
     wish = Wish(
         scheme=scheme,
+        framework=framework,
         torch=torch,
         python=python,
         extras=tuple(dict.fromkeys(companions)),

@@ -169,6 +169,7 @@ _CATALOGUE = {
     "Python {have} is the newest that everything has wheels for; --python names another": (
         "Python {have} 是所有软件包都有 wheel 的最新版本；可用 --python 另选"
     ),
+    "the machine has no {vendor} GPU, so {framework} computes on the {device}": "本机没有 {vendor} GPU，因此 {framework} 在 {device} 上计算",
     "no card was named, so the plan is for any that {build} serves": "没有指明卡，因此方案适用于 {build} 支持的任何卡",
     "no card was named, so the plan is for any that {build} serves: its code is for {codes}": (
         "没有指明卡，因此方案适用于 {build} 支持的任何卡：其代码面向 {codes}"

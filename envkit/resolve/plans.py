@@ -135,7 +135,11 @@ def _reasons(chosen: Judged, question: Question, matrix: Matrix, judge: Judge) -
         own = candidate.python == own_python(matrix, target)
         why = f"comes with {target.platform.release}" if own else "is the newest that everything has wheels for"
         yield f"Python {candidate.python} {why}; --python names another"
-    if candidate.accelerator is None and candidate.backend.device != "cpu":
+    without = candidate.backend.without_card
+    if candidate.accelerator is None and without and target.accelerators is not None:
+        vendor = vendor_title(candidate.backend.vendor)
+        yield f"the machine has no {vendor} GPU, so {candidate.framework.name} computes on the {without}"
+    elif candidate.accelerator is None and candidate.backend.device != "cpu":
         held = f": its code is for {', '.join(candidate.build.archs)}" if candidate.build.archs else ""
         yield f"no card was named, so the plan is for any that {framework_build(candidate)} serves{held}"
     yield from (_kept_away(card, candidate, target) for card in _others(candidate, target))

@@ -1013,13 +1013,19 @@ def offered(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers
     """Whether the package sources of this machine can deliver the wheels of the framework and of the companions asked for."""
     if offers is None:
         return _fits("offered")
-    local = local_version(candidate.build)
-    wanted = {package_of(candidate): f"{candidate.release.version}{local}"}
-    wanted |= {name: companion_version(matrix, candidate, name, offers) or "" for name in target.extras}
-    missing = [f"{name} {text}" for name, text in wanted.items() if text and not _had(offers, name, text, candidate)]
-    if not missing:
+    own = index_of(candidate.framework, candidate.build)
+    wanted = {package_of(candidate): (f"{candidate.release.version}{local_version(candidate.build)}", own)}
+    wanted |= {name: (companion_version(matrix, candidate, name, offers) or "", own) for name in target.extras}
+    wanted |= {name: (pin.version, pin.index or own) for name, pin in candidate.build.packages.items()}
+    lacking = {
+        f"{name} {text}": where
+        for name, (text, where) in wanted.items()
+        # What comes by a vendor's own way is on no index; the stage that installs says what to do about it.
+        if text and where != "vendor" and not _had(offers, name, text, candidate)
+    }
+    if not lacking:
         return _fits("offered")
-    index = index_of(candidate.framework, candidate.build)
+    missing, index = list(lacking), next(iter(lacking.values()))
     if offers.indexes.get(index):
         where = f"{index} does not have it"
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envkit.sources.installing import Installation, installation, partners
 from envkit.sources.listing import Found, look, read_constraints
-from envkit.sources.settings import Index, Sources, read_sources, redact
+from envkit.sources.settings import Index, Sources, mirror_hint, read_sources, redact
 
 __all__ = [
     "Found",
@@ -13,6 +13,7 @@ __all__ = [
     "Sources",
     "installation",
     "look",
+    "mirror_hint",
     "partners",
     "read_constraints",
     "read_sources",

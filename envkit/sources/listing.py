@@ -88,12 +88,13 @@ def look(
     """What the framework's indexes for `tags` and the user's find-links places offer of it and its `companions`.
 
     `platform` ("linux/x86_64") leaves out the indexes that only serve other platforms. All are asked at once; each has
-    `limit` seconds to answer. An index that does not know a project has answered.
+    `limit` seconds to answer. An index that does not know a project has answered. What comes by a vendor's own way is on none.
     """
-    partners = [name for build in framework.builds if build.tag in tags for name in build.packages]
-    names = tuple(dict.fromkeys(_normal(name) for name in (framework.package, *companions, *partners)))
-    urls = framework_indexes(framework, tags, platform)
-    asked = [] if sources.no_index or sources.offline else [(url, name) for url in urls for name in names]
+    wanted = _wanted(framework, tags, platform, companions)
+    urls = tuple(wanted)
+    plain = (_normal(name) for name in (framework.package, *companions))
+    names = tuple(dict.fromkeys((*plain, *(name for own in wanted.values() for name in own))))
+    asked = [] if sources.no_index or sources.offline else [(url, name) for url in urls for name in wanted[url]]
     jobs: dict[tuple[str, str], _Job] = {(url, name): _Job(sources, _addresses(sources, url, name)) for url, name in asked}
     jobs |= {(place.url, ""): _Job(sources, [place.url]) for place in sources.find_links}
     pages = _fetch_all(jobs, limit)
@@ -109,7 +110,7 @@ def look(
         listed += own
         places.append(f"{place.shown} ({page.why or _summary(own)})")
     for url in urls:
-        answers = [pages[url, name] for name in names if (url, name) in pages]
+        answers = [pages[url, name] for name in wanted[url] if (url, name) in pages]
         if not answers:
             faults[url] = (
                 "not asked: the settings forbid the network" if sources.offline else "not asked: the settings forbid indexes"
@@ -138,15 +139,21 @@ def look(
     )
 
 
-def framework_indexes(framework: Framework, tags: Iterable[str], platform: str = "") -> tuple[str, ...]:
-    """The indexes that the matrix names for builds of `tags`; "pypi" stands for the default index."""
-    wanted = set(tags)
-    urls = (
-        (build.index or framework.index).replace("{tag}", build.tag)
-        for build in framework.builds
-        if build.tag in wanted and (not platform or platform in build.platforms)
-    )
-    return tuple(dict.fromkeys(urls))
+def _wanted(
+    framework: Framework, tags: Iterable[str], platform: str = "", companions: Sequence[str] = ()
+) -> dict[str, tuple[str, ...]]:
+    """By the indexes that the matrix names for builds of `tags` ("pypi" is the default one), the packages looked for there."""
+    tags = set(tags)
+    found: dict[str, dict[str, None]] = {}
+    for build in framework.builds:
+        if build.tag not in tags or (platform and platform not in build.platforms):
+            continue
+        own = (build.index if build.index is not None else framework.index).replace("{tag}", build.tag)
+        found.setdefault(own, {}).update(dict.fromkeys((build.package or framework.package, *companions)))
+        for name, pin in build.packages.items():
+            found.setdefault(pin.index or own, {})[name] = None
+    found.pop("vendor", None)
+    return {url: tuple(dict.fromkeys(_normal(name) for name in names)) for url, names in found.items()}
 
 
 def _addresses(sources: Sources, url: str, name: str) -> list[str]:

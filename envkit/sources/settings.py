@@ -100,6 +100,12 @@ class Sources:
         return url
 
 
+def mirror_hint(index: str) -> str:
+    """How to name another place for what an index of the matrix could not deliver."""
+    variable = "PIP_INDEX_URL" if index == "pypi" else "ENVKIT_PYTORCH_MIRROR"
+    return f"name a mirror ({variable}=https://..., or [mirrors] in envkit.toml) or a folder of wheels (PIP_FIND_LINKS=/path)"
+
+
 def _prefix_of(url: str, word: str) -> str:
     """What a mirror for the short name `word` stands for: the host that bears the name, and the first folder there."""
     parts = urlsplit(url)

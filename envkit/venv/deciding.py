@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from envkit.errors import Unavailable, Unresolvable
-from envkit.model import Facts, Matrix, Plan, Resolution, Verdict, Wish
+from envkit.model import Facts, Judged, Matrix, Plan, Resolution, Verdict, Wish
 from envkit.resolve import conflict_document, plan_of, resolve
-from envkit.sources import Found, Sources, look, redact
+from envkit.sources import Found, Sources, look, mirror_hint, redact
 from envkit.venv.pythons import Interpreter, choices
 
 Tell = Callable[[str], None]
@@ -34,11 +34,15 @@ def decide(matrix: Matrix, wish: Wish, facts: Facts, sources: Sources, uv: Path,
     looked: dict[tuple[str, ...], Found] = {}
     fitting: list[tuple[Interpreter, Found]] = []
     for python, free in _candidates(matrix, wish, facts, sources, uv):
+        if not any(_can_be_fetched(each, wish) for each in free.judged):
+            raise _vendors_way(matrix, plan_of(free))
         key = _tags(free, wish)
         if key not in looked:
             looked[key] = _look(matrix, sources, free, key, wish, tell)
         found = looked[key]
         plan = resolve(matrix, wish, facts, found, pythons=[python.version]).plan
+        if plan is not None and any(package.index == "vendor" for package in plan.packages):
+            raise _vendors_way(matrix, plan)
         if plan is not None:
             return Decision(plan=plan, python=python, found=found)
         fitting.append((python, found))
@@ -86,16 +90,33 @@ def _may_download(sources: Sources) -> bool:
 
 def _tags(resolution: Resolution, wish: Wish) -> tuple[str, ...]:
     """The tags of the builds that fit the machine: no other index has to be asked."""
-    wanted = [
-        each.candidate.build.tag for each in resolution.judged if each.verdict in wish.accept or each.verdict is Verdict.SUPPORTED
-    ]
-    return tuple(dict.fromkeys(wanted))
+    return tuple(dict.fromkeys(each.candidate.build.tag for each in resolution.judged if _fits(each, wish)))
+
+
+def _fits(judged: Judged, wish: Wish) -> bool:
+    return judged.verdict in wish.accept or judged.verdict is Verdict.SUPPORTED
+
+
+def _can_be_fetched(judged: Judged, wish: Wish) -> bool:
+    """Whether a build fits, and all of it is on indexes."""
+    build = judged.candidate.build
+    return _fits(judged, wish) and "vendor" not in (build.index, *(pin.index for pin in build.packages.values()))
+
+
+def _vendors_way(matrix: Matrix, plan: Plan) -> Unavailable:
+    """What fits is on no index: how a person gets it, as the vendor hands it out."""
+    scheme = matrix.schemes[plan.scheme]
+    names = " and ".join(package.requirement for package in plan.packages if package.index == "vendor")
+    lines = [f"{plan.scheme}: no package index has {names}, so envkit up cannot fetch it; it comes from the vendor"]
+    lines += [f"  {number}. {step}" for number, step in enumerate(scheme.install, 1)]
+    way = f"or take the image that is built on the vendor's: envkit build {scheme.name}" if scheme.container else ""
+    return Unavailable("\n".join(lines), hint=way or f"see what the scheme needs: envkit schemes {scheme.name}")
 
 
 def _look(matrix: Matrix, sources: Sources, resolution: Resolution, tags: tuple[str, ...], wish: Wish, tell: Tell) -> Found:
     plan = plan_of(resolution)
     framework = matrix.frameworks[plan.framework_name]
-    tell(f"looking where {framework.package} can be had")
+    tell(f"looking where {plan.framework_package.name} can be had")
     platform = resolution.judged[0].candidate.platform
     return look(sources, framework, tags, platform=f"{platform.family}/{platform.arch}", companions=wish.extras)
 
@@ -103,7 +124,8 @@ def _look(matrix: Matrix, sources: Sources, resolution: Resolution, tags: tuple[
 def look_again(matrix: Matrix, plan: Plan, sources: Sources) -> Found:
     """Where the packages of a recorded plan lie now."""
     framework = matrix.frameworks[plan.framework_name]
-    others = [package.name for package in plan.packages if package.index != "pypi" and package.name != framework.package]
+    own = plan.framework_package
+    others = [package.name for package in plan.packages if package.index == own.index != "pypi" and package is not own]
     system, machine = plan.scheme.partition("-")[0], plan.platform.rpartition("/")[2]
     return look(sources, framework, [plan.backend_tag], platform=f"{system}/{machine}", companions=others)
 
@@ -128,8 +150,7 @@ def _nothing_offered(
     if faults:
         return Unavailable(
             "\n".join(lines),
-            hint="name a mirror (ENVKIT_PYTORCH_MIRROR=https://..., or [mirrors] in envkit.toml) "
-            "or a folder of wheels (PIP_FIND_LINKS=/path)",
+            hint=mirror_hint(best.framework_package.index),
         )
     resolution = resolve(matrix, wish, facts, fitting[0][1], pythons=versions)
     document = conflict_document(resolution) if resolution.plan is None else None

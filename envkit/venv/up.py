@@ -76,7 +76,7 @@ def up(
     run = _Run(directory=settle(directory), matrix=matrix, facts=facts, sources=sources, tell=tell, options=options or Options())
     plan, did = run.bring_about(wish)
     remember(run.directory, Path.cwd() if cwd is None else cwd)
-    tell("verifying: training a step")
+    tell(f"verifying: {plan.framework_name} computes on {plan.device}")
     from envkit.verify import verify_venv
 
     proof = verify_venv(plan, run.directory, limit=run.options.limit)
@@ -259,20 +259,27 @@ class _Run:
 
     def _change(self, wish: Wish, decision: Decision, state: State, lock: Lock) -> Plan:
         """Installs another plan over the one that is there."""
-        have = python_of(self.directory)
-        if have and have != decision.plan.python:
-            self._may_rebuild(state, have, decision.plan.python)
-            self.tell(f"{self.directory} was made with Python {have}; making it anew with {decision.plan.python}")
+        have, want = python_of(self.directory), decision.plan.python
+        if have and have != want:
+            self._may_rebuild(state, f"Python {have}", f"Python {want}")
+            self.tell(f"{self.directory} was made with Python {have}; making it anew with {want}")
+            return self._make(wish, decision, lock)
+        before, after = self._recorded(state), decision.plan.framework_package
+        if before is not None and before.framework_package.name != after.name:
+            # Nobody would remove the old framework and what it brought along; some even share their files.
+            held = before.framework_package.requirement
+            self._may_rebuild(state, held, after.requirement)
+            self.tell(f"{self.directory} was made with {held}; making it anew with {after.requirement}")
             return self._make(wish, decision, lock)
         return self._alter(wish, decision, state, Damage(), lock, everything=state.state == CHANGING)
 
     def _may_rebuild(self, state: State, have: str, want: str) -> None:
-        """Another Python means another environment; what the user put into this one must not be lost unasked."""
+        """Another Python or framework means another environment; what the user put into this one must not be lost unasked."""
         added = sorted(name for name in distributions(self.directory) if name not in state.installed)
         if added:
             shown = ", ".join(added[:5]) + (f" and {len(added) - 5} more" if len(added) > 5 else "")
             raise UsageError(
-                f"{self.directory} was made with Python {have}, {want} is wanted now, "
+                f"{self.directory} was made with {have}, {want} is wanted now, "
                 f"and it holds what envkit did not install: {shown}",
                 hint="make another environment beside it, or remove this one first",
             )
@@ -292,16 +299,16 @@ class _Run:
 def _kept(wish: Wish, state: State, tell: Tell) -> Wish:
     """The wish, with what it leaves open taken from the one that the environment was made for."""
     old = read_wish(state.wish)
-    if wish.scheme and wish.scheme != old.scheme:
-        # Another scheme is another beginning: a torch release asked for the old one need not exist there.
+    if (wish.scheme and wish.scheme != old.scheme) or (wish.framework and wish.framework != old.framework):
+        # Another scheme or framework is another beginning: a torch release asked for the old one need not exist there.
         return wish
     open_ = Wish()
     kept = {
         name: getattr(old, name)
-        for name in ("scheme", "torch", "python", "extras", "accept")
+        for name in ("scheme", "framework", "torch", "python", "extras", "accept")
         if getattr(wish, name) == getattr(open_, name)
     }
-    told = [f"--{name} {value}" for name, value in kept.items() if name in ("scheme", "torch", "python") and value]
+    told = [f"--{name} {value}" for name, value in kept.items() if name in ("scheme", "framework", "torch", "python") and value]
     told += [f"--with {name}" for name in kept.get("extras", ())]
     if told:
         tell(f"as this environment was made: {' '.join(told)}")
