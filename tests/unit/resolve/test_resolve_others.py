@@ -302,6 +302,14 @@ def test_a_card_that_only_third_parties_name(matrix: Matrix) -> None:
     resolution = resolve(matrix, Wish(scheme="linux-musa", gpu="MTT S5000"))
     assert resolution.plan is None
     assert "torch_musa 2.9.1 is known from third-party images alone" in because(resolution)
+    said = {answer.reason for each in resolution.judged for answer in each.answers}
+    assert "whether torch_musa 2.7.1 serves MTT S5000 (mp_31) is not known" in said
+
+
+@pytest.mark.parametrize(("gpu", "verdict"), [("ascend910b", "supported"), ("ascenda3", "unknown"), ("ascend950", "unsupported")])
+def test_chips_that_no_list_of_an_old_cann_names(matrix: Matrix, gpu: str, verdict: str) -> None:
+    resolution = resolve(matrix, Wish(scheme="linux-npu", gpu=gpu, backend="cann8.0.0"))
+    assert {str(each.verdict) for each in resolution.judged} == {verdict}
 
 
 def test_moore_threads_on_another_python(matrix: Matrix) -> None:
