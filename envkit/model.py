@@ -419,6 +419,7 @@ class Build:
     image: str = ""  # the vendor's image that holds it; where there is one a chip, that for any of them
     device: str = ""  # what this build calls the device, where it is another word than the backend's: xla
     extras: str = ""  # "device-{arch}": torch[device-gfx1100]
+    extras_of: tuple[str, ...] = ()  # companions that take the same extras
     packages: Mapping[str, Pin] = field(default_factory=_nothing)  # further packages that this build needs
     partners: tuple[str, ...] = ()  # what it pulls in that must come from its own index: strangers hold the name on PyPI
     vendor_supported: bool | None = None  # False: community work

@@ -103,6 +103,9 @@ def matching(pattern: str, what: str) -> Reader:
 name = matching(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}", "a name of letters, digits, '.', '_', '+' and '-'")
 tag = matching(r"[a-z0-9][a-z0-9._-]{0,59}", 'a tag such as "cu128"')
 package = matching(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,78}[A-Za-z0-9])?", "the name of a package")
+partner = matching(
+    r"[A-Za-z0-9][A-Za-z0-9._-]{0,78}([A-Za-z0-9]|\{arch\})", "the name of a package, with {arch} at most at its end"
+)
 python = matching(r"3\.\d{1,2}t?", 'a Python version such as "3.12"')
 wheel_platform = matching(r"(linux|windows|macos)/[a-z0-9_]{2,20}", 'a wheel platform such as "linux/x86_64"')
 date = matching(r"\d{4}(-\d{2}(-\d{2})?)?", 'a date such as "2026-11-30"')

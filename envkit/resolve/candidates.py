@@ -340,7 +340,9 @@ def _for_system(found: tuple[Row, ...], family: str, arch: str) -> Iterator[Row]
 
 
 def _serves(build: Build, release: FrameworkRelease) -> bool:
-    return release.version == build.release or release.version.startswith(f"{build.release}.")
+    # A pre-release of 2.8 is no 2.8.x: only a build of its own serves it.
+    later = release.version.startswith(f"{build.release}.") and not version(release.version).is_prerelease
+    return release.version == build.release or later
 
 
 def _choose(matrix: Matrix, framework: Framework, row: Row, target: Target) -> str:

@@ -21,6 +21,23 @@ _CATALOGUE = {
     "for {build} and {card}, {systems} are listed; this machine runs {have}": (
         "对 {build} 与 {card}，列出的系统是 {systems}；本机运行 {have}"
     ),
+    "{vendor} does not list {card} for {toolkit} {where}; whether it works there is not known": (
+        "{vendor} 没有为 {toolkit} 列出 {card}（{where}）；能否在那里工作尚不清楚"
+    ),
+    "kernel {kernel} is not one that {vendor} lists for {toolkit} on {release}: {known}": (
+        "内核 {kernel} 不在 {vendor} 为 {release} 上的 {toolkit} 列出的内核之内：{known}"
+    ),
+    "{card} is made to compute alone; whether {backend} reaches it is not known": (
+        "{card} 只用于计算；{backend} 能否使用它尚不清楚"
+    ),
+    "whether {build} has code for {card} is not known: it holds at least {archs}": (
+        "{build} 是否含有 {card} 的代码尚不清楚：它至少含有 {archs}"
+    ),
+    "{build} is not made for {card}: at most for {archs}": "{build} 不面向 {card}：至多面向 {archs}",
+    "{text} is the number that the driver {branch} of {vendor} shows": "{text} 是 {vendor} 驱动 {branch} 所显示的编号",
+    "the driver {text} is none of {vendor}'s releases that the matrix knows, so which {backend} it serves is not judged": (
+        "驱动 {text} 不是矩阵所知的 {vendor} 发行版，因此不判断它适用于哪个 {backend}"
+    ),
     "{release} is not on {vendor}'s list of systems for {toolkit}": "{release} 不在 {vendor} 为 {toolkit} 列出的系统之内",
     "{build} is built for glibc; {system} uses musl, for which there are no wheels": "{build} 面向 glibc 构建；{system} 使用 musl，没有对应的 wheel",
     "{build} needs glibc {floor}; {system} has {have}": "{build} 需要 glibc {floor}；{system} 只有 {have}",

@@ -50,7 +50,7 @@ def make_plan(chosen: Judged, question: Question, matrix: Matrix, judge: Judge, 
         framework_version=candidate.release.version,
         python=candidate.python,
         packages=packages(candidate, target, matrix, offers),
-        partners=candidate.build.partners,
+        partners=partners(candidate),
         env=env,
         container=container,
         run_flags=container.run_flags if container else (),
@@ -92,12 +92,21 @@ def packages(candidate: Candidate, target: Target, matrix: Matrix, offers: Offer
     for name in target.extras:
         text = companion_version(matrix, candidate, name, offers)
         if text is not None:
-            found.append(Package(name=name, version=text, index=index))
+            found.append(Package(name=name, version=text, index=index, extras=extras if name in build.extras_of else ""))
     for name in framework.default_packages:
         text = pin(matrix, name, release, candidate.python, candidate.platform)
         if text is not None and name not in {package.name for package in found}:
             found.append(Package(name=name, version=text, index="pypi"))
     return tuple(found)
+
+
+def partners(candidate: Candidate) -> tuple[str, ...]:
+    """The names that must come from the framework's own index; those of a device package for the card, or for every one."""
+    build = candidate.build
+    arch = candidate.accelerator.arch if candidate.accelerator else ""
+    devices = (arch,) if arch else build.archs or ()
+    named = [[name] if "{arch}" not in name else [name.replace("{arch}", each) for each in devices] for name in build.partners]
+    return tuple(sorted(name for names in named for name in names))
 
 
 def visible(candidate: Candidate, target: Target) -> Mapping[str, str]:

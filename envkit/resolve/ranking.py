@@ -76,6 +76,8 @@ def _key(
         judged.verdict is Verdict.COMMUNITY and driver_behind(candidate, target),
         falling_release(candidate.release.version),
         -_EVIDENCE_RANK[candidate.build.evidence],
+        # A vendor's own build goes behind the framework's, where nothing else tells them apart.
+        candidate.build.vendor_supported is True,
         not _served_by_itself(candidate, target, matrix, served),
         falling(candidate.backend_release.version.key),
         schemes[candidate.scheme.name],

@@ -190,6 +190,9 @@ def os_kernel(candidate: Candidate, target: Target, matrix: Matrix, offers: Offe
     row, platform = candidate.backend_release, target.platform
     if platform.os is not Os.LINUX or platform.kernel is None or not platform.release or candidate.accelerator is None:
         return _fits("os-kernel")
+    usual = matrix.platforms.get(platform.release)
+    if usual is not None and str(usual.kernel) == str(platform.kernel):
+        return _fits("os-kernel")  # what the system first came with, and nothing that was seen on a machine
     for card in cards(candidate.backend, target):
         limit = _limit_of(candidate, card, matrix)
         listed = (limit.kernels.get(platform.release) if limit else None) or row.kernels.get(platform.release)
@@ -440,9 +443,15 @@ def _own_scheme(matrix: Matrix, target: Target, framework: str) -> str:
             or scheme.os is not target.platform.os
         ):
             continue
-        for row in rows(matrix).of(backend, matrix.frameworks[framework]):
+        known = rows(matrix)
+        for row in known.of(backend, matrix.frameworks[framework]):
             held = word in row.build.platforms and row.build.archs is not None
-            if held and _code(matrix, backend, row.build, row.backend_release, card.arch)[0]:
+            if not held or not _code(matrix, backend, row.build, row.backend_release, card.arch)[0]:
+                continue
+            if target.platform.os is Os.WSL2 and tag_floor(row.backend_release, Os.WSL2) is None:
+                continue  # nothing says that it works there
+            limit = known.limit(backend, row.build.tag, product_name(card), card.arch)
+            if limit is None or target.platform.os is Os.LINUX or target.platform.os in limit.platforms:
                 return scheme.name
     return ""
 
@@ -507,8 +516,11 @@ def _code_answer(candidate: Candidate, card: Gpu, target: Target, matrix: Matrix
         return _unknown("gpu-code", f"the architecture of {card_name(card)} is not known{may_mean(card)}", build.sources)
     row = matrix.archs.get(card.arch)
     sources = build.sources + (row.sources if row else ())
-    if build.archs is None:
+    if build.archs is None and (not build.maybe_archs or card.arch in build.maybe_archs):
         return _code_unknown(candidate, card, row, sources)
+    if build.archs is None:
+        reason = f"{name} is not made for {card_name(card)}: at most for {', '.join(build.maybe_archs)}"
+        return _rejected("gpu-code", reason, sources)
     how, code = _code(matrix, backend, build, candidate.backend_release, card.arch)
     if how == "native":
         words = (

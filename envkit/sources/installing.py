@@ -284,7 +284,8 @@ def partners(sources: Sources, plan: Plan, found: Found, *, limit: float = 5.0) 
     if listed is None or listed.find_links or package.index == "pypi" or package.index in found.flat:
         return ()
     own = {package.name for package in plan.packages}
-    pinned = [text for text in _pinned(_metadata(sources, listed, limit)) if _name(text) not in own]
+    extras = [each for each in package.extras.split(",") if each]
+    pinned = [text for text in _pinned(_metadata(sources, listed, limit), extras) if _name(text) not in own]
     base = sources.mirrored(package.index).rstrip("/")
     from concurrent.futures import ThreadPoolExecutor
 
@@ -342,7 +343,8 @@ def _with_credentials(url: str, sources: Sources, listed: Listed) -> str:
     return url
 
 
-def _pinned(metadata: str) -> list[str]:
+def _pinned(metadata: str, extras: Sequence[str] = ()) -> list[str]:
+    """What a wheel pins exactly by itself, and for the extras asked for."""
     from email.parser import HeaderParser
 
     from packaging.requirements import InvalidRequirement, Requirement
@@ -353,7 +355,13 @@ def _pinned(metadata: str) -> list[str]:
             requirement = Requirement(text)
             specifiers = list(requirement.specifier)
             exact = len(specifiers) == 1 and specifiers[0].operator in ("==", "===") and not specifiers[0].version.endswith("*")
-            if exact and requirement.url is None and not (requirement.marker and "extra" in str(requirement.marker)):
+            if not exact or requirement.url is not None:
+                continue
+            marker = requirement.marker
+            if marker is None or "extra" not in str(marker):
+                pinned.append(str(requirement))
+            elif any(marker.evaluate({"extra": extra}) for extra in extras):
+                requirement.marker = None  # an extra's own condition means nothing outside the wheel
                 pinned.append(str(requirement))
     return pinned
 

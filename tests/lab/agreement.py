@@ -470,7 +470,7 @@ def nvidia_names(matrix: Matrix) -> Iterator[Row]:
 # The ROCm release whose lists speak for each index: the patch release in its wheels, or the newest one of the line with a list.
 _SPEAKS = {"5.5": "5.5.1", "5.6": "5.6.1", "5.7": "5.7.1", "6.0": "6.0.2", "6.1": "6.1.2", "6.2": "6.2.4", "6.3": "6.3.3"}
 _SPEAKS |= {"5.1.1": "5.1.3", "5.2": "5.2.3", "5.3": "5.3.3", "5.4.2": "5.4.3"}
-_SPEAKS |= {"6.4": "6.4.3", "7.0": "7.0.2", "7.1": "7.1.1", "7.2": "7.2.1", "7.14": "7.14.0"}
+_SPEAKS |= {"6.4": "6.4.3", "6.4.2": "6.4.2", "7.0": "7.0.2", "7.1": "7.1.1", "7.2": "7.2.1", "7.14": "7.14.0"}
 
 
 def rocm_lists(matrix: Matrix) -> Iterator[Row]:
@@ -486,12 +486,14 @@ def rocm_lists(matrix: Matrix) -> Iterator[Row]:
         there = {_system(name) for name in row["os"]}
         listed = {*row["gfx_official"], *row.get("gfx_deprecated", ())}
         for chip in chips:
-            ours = _promised(matrix, "ubuntu-22.04", chip, tag)
+            # Some chips are promised on the newest systems alone.
+            ours = _promised(matrix, ("ubuntu-22.04", "ubuntu-24.04"), (chip,), tag)
             if ours:
                 theirs = "supported" if chip in listed and "ubuntu-22.04" in there else "not listed"
                 yield Row(table="ROCm chip", key=f"{tag} {chip}", theirs=theirs, ours=ours)
         for system in systems:
-            ours = _promised(matrix, system, "gfx90a", tag)
+            # Some systems are for MI300X alone.
+            ours = _promised(matrix, (system,), ("gfx90a", "gfx942"), tag)
             if ours:
                 yield Row(
                     table="ROCm system",
@@ -501,8 +503,13 @@ def rocm_lists(matrix: Matrix) -> Iterator[Row]:
                 )
 
 
-def _promised(matrix: Matrix, system: str, chip: str, tag: str) -> str:
-    """What envkit says of a chip on a system for an index; "" where the wheels hold no code for it or cannot be loaded there."""
+def _promised(matrix: Matrix, systems: Sequence[str], chips: Sequence[str], tag: str) -> str:
+    """The best that envkit says of some chips on some systems for an index; "" where the wheels hold no code for any there."""
+    answers = {_promised_on(matrix, system, chip, tag) for system in systems for chip in chips}
+    return max(answers, key=("", "not listed", "supported").index)
+
+
+def _promised_on(matrix: Matrix, system: str, chip: str, tag: str) -> str:
     answer = ask(matrix, accept=ANY, os=system, gpu=chip, backend=tag)
     if isinstance(answer, str) or answer.plan is None:
         return ""

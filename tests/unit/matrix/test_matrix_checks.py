@@ -63,10 +63,10 @@ def test_the_floor_of_wheels_is_not_above_the_toolkits_own(tmp_path: Path) -> No
 
 
 def test_a_tag_has_one_backend(tmp_path: Path) -> None:
-    row = '{ version = "9.9", tag = "cpu", source = "rocm-matrix" },\n]\n# Settings'
+    row = '{ version = "9.9", tag = "cpu", source = "rocm-matrix" },\n]\n# Drivers'
     place = len(load().backends["rocm"].releases)
     assert f"backend.rocm.release[{place}].tag: cpu belongs to backend cpu already; builds are found by their tag" in found(
-        tmp_path, ("]\n# Settings", row)
+        tmp_path, ("]\n# Drivers", row)
     )
 
 
@@ -119,4 +119,4 @@ def test_a_build_says_nothing_that_means_nothing(tmp_path: Path, new: str, fault
 def test_a_release_without_builds(tmp_path: Path) -> None:
     row = '{ version = "2.99.0", pythons = ["3.12"], source = "torch-pypi" },\n]\n# release: "2.14"'
     faults = found(tmp_path, (']\n# release: "2.14"', row))
-    assert faults == ["framework.torch.release[30]: no build serves 2.99.0"]
+    assert faults == ["framework.torch.release[31]: no build serves 2.99.0"]

@@ -48,7 +48,7 @@ def test_matrix_show_as_text() -> None:
     result = call("matrix", "show")
     shown = [" ".join(line.split()) for line in result.output.splitlines()]
     assert any(line.startswith("linux-cuda torch 2.15 cu132 cu132 cu130 ") for line in shown)
-    assert "windows-rocm torch 2.12.0 rocm7.14.0 rocm7.14.0 rocm7.2.1" in shown
+    assert "windows-rocm torch 2.12.0 rocm7.14.0 rocm7.14.0 rocm7.2.1 rocm6.4.4" in shown
     assert "linux-rocm-jax jax 0.12.0 rocm7.14 rocm7.14 rocm7.2 rocm7" in shown
 
 
@@ -72,7 +72,13 @@ def test_matrix_show_of_a_scheme_as_json_holds_its_rows_alone() -> None:
     builds = found["frameworks"]["torch"]["builds"]
     assert {build["tag"] for build in builds} == {"directml"}
     assert all("windows/x86_64" in build["platforms"] for build in builds)
-    assert [release["version"] for release in found["frameworks"]["torch"]["releases"]] == ["2.2.1", "2.3.1", "2.4.1"]
+    assert [release["version"] for release in found["frameworks"]["torch"]["releases"]] == [
+        "1.13.1",
+        "2.0.0",
+        "2.2.1",
+        "2.3.1",
+        "2.4.1",
+    ]
     assert list(found["schemes"]) == ["windows-directml"]
     assert list(found["backends"]) == ["directml"]
 

@@ -92,9 +92,9 @@ PLANS: list[tuple[str, dict[str, str], Facts | None, str, str]] = [
     ("the CPU of Windows on Arm", {"os": "windows/arm64", "gpu": "none"}, None, "windows-cpu 2.14.1+cpu supported", ""),
     # AMD
     # The code of 2.13's wheels was not read and 2.14's are not confirmed, so 2.12.1 is the newest that is known to serve.
-    ("RX 7900 XTX on Ubuntu 24.04", {}, machine(amd("gfx1100"), os_id="ubuntu-24.04", python="3.12.3"), "linux-rocm 2.12.1+rocm7.2 supported", "6.4"),
-    ("MI300X on RHEL 9", {}, machine(amd("gfx942"), os_id="rhel-9.6", python="3.12.3"), "linux-rocm 2.12.1+rocm7.2 supported", "6.4"),
-    ("RX 7900 XTX where AMD lists no system", {}, machine(amd("gfx1100"), os_id="fedora-43", glibc="2.42", python="3.12.3"), "linux-rocm 2.12.1+rocm7.2 community", "6.4"),
+    ("RX 7900 XTX on Ubuntu 24.04", {}, machine(amd("gfx1100"), os_id="ubuntu-24.04", python="3.12.3"), "linux-rocm 2.13.0+rocm7.2 supported", "6.4"),
+    ("MI300X on RHEL 9", {}, machine(amd("gfx942"), os_id="rhel-9.6", python="3.12.3"), "linux-rocm 2.13.0+rocm7.2 supported", "6.4"),
+    ("RX 7900 XTX where AMD lists no system", {}, machine(amd("gfx1100"), os_id="fedora-43", glibc="2.42", python="3.12.3"), "linux-rocm 2.13.0+rocm7.2 community", "6.4"),
     # In every wheel, but off AMD's list after 6.2, where it was deprecated.
     ("MI50: the last release that AMD listed it for", {}, machine(amd("gfx906"), os_id="ubuntu-22.04", python="3.10.12"), "linux-rocm 2.7.1+rocm6.2.4 supported", "6.0"),
     ("RX 7900 XT on Windows", {"os": "windows", "gpu": "RX 7900 XT"}, None, "windows-rocm 2.12.0+rocm7.14.0 supported", "26.6.4"),
@@ -333,9 +333,9 @@ CONFLICTS: list[tuple[str, dict[str, str], Facts | None, str, list[tuple[str, st
         machine(amd("gfx1031"), os_id="ubuntu-24.04", python="3.12.3"),
         "has no code for gfx1031; with HSA_OVERRIDE_GFX_VERSION=10.3.0 it runs gfx1030 code",
         [
-            ("set HSA_OVERRIDE_GFX_VERSION=10.3.0: --accept override", "linux-rocm 2.12.1+rocm7.2"),
+            ("set HSA_OVERRIDE_GFX_VERSION=10.3.0: --accept override", "linux-rocm 2.13.0+rocm7.2"),
             ("use the CPU: --scheme linux-cpu", "linux-cpu 2.15.0+cpu"),
-            ("take what is not known to work: --accept unknown", "linux-rocm 2.13.0+rocm7.2"),
+            ("take what is not known to work: --accept unknown", "linux-rocm 2.12.0+rocm7.14.0"),
         ],
     ),
     (
@@ -354,7 +354,7 @@ CONFLICTS: list[tuple[str, dict[str, str], Facts | None, str, list[tuple[str, st
         "whether ROCm wheels work inside WSL2 is not known",
         [
             ("use the CPU: --scheme linux-cpu", "linux-cpu 2.12.1+cpu"),
-            ("take what is not known to work: --accept unknown", "linux-rocm 2.12.1+rocm7.2"),
+            ("take what is not known to work: --accept unknown", "wsl2-rocm 2.12.1+rocm7.2"),
         ],
     ),
     (
@@ -418,7 +418,7 @@ def plan(matrix: Matrix, wish: Wish, facts: Facts | None = None) -> Plan:
 def test_the_setting_is_in_the_plan_when_it_is_accepted(matrix: Matrix) -> None:
     facts = machine(amd("gfx1031", name="Radeon RX 6700 XT"), os_id="ubuntu-24.04", python="3.12.3")
     made = plan(matrix, Wish(accept=OVERRIDE), facts)
-    assert pinned(made) == "linux-rocm 2.12.1+rocm7.2 override"
+    assert pinned(made) == "linux-rocm 2.13.0+rocm7.2 override"
     assert made.env == {"HSA_OVERRIDE_GFX_VERSION": "10.3.0"}
 
 
