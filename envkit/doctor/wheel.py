@@ -1,38 +1,576 @@
-"""Causes that lie in the wheel, its index or its Python."""
+"""Causes that lie in the wheel, in the index that serves it, or in its Python."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from envkit.doctor import commands
-from envkit.doctor.case import Case
-from envkit.model import Finding
-from envkit.resolve.target import card_name
+from envkit.doctor.case import Case, Hit
+from envkit.model import Build, Dotted, Finding, FrameworkRelease, Gpu, Os, Severity, dotted
+from envkit.resolve.rules import code_for
+from envkit.resolve.target import card_name, vendor_title
+from envkit.resolve.wishes import matches
 
-_TORCH_INDEX = "PyTorch: wheel indexes by build: https://pytorch.org/get-started/previous-versions/"
+_INDEXES = "PyTorch: wheel indexes by build: https://pytorch.org/get-started/previous-versions/"
+_PYPI = "PyPI torch: file lists and wheel metadata: https://pypi.org/project/torch/#files"
 _FLAVOURS = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu"}
+_MADE_FOR = {"cuda": "NVIDIA CUDA", "rocm": "AMD ROCm", "xpu": "Intel GPUs", "cpu": "the CPU alone"}
 
 
-def cpu_only_wheel(case: Case) -> Iterator[Finding]:
-    """The torch that runs was built without GPU code, beside a card that it could use."""
-    torch = case.torch
-    cards = [card for card in case.gpus if card.vendor in _FLAVOURS]
-    if torch.flavour != "cpu" or torch.available or not cards:
+# ---- what was asked of an index ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """The torch that somebody asked an installer for."""
+
+    version: str = ""  # 2.4.0
+    tag: str = ""  # cu124
+
+    @property
+    def text(self) -> str:
+        """As a message names it: "torch 2.4.0+cu124"."""
+        return f"torch {self.version}{f'+{self.tag}' if self.tag else ''}".strip()
+
+
+_PIN = re.compile(r"\btorch(?:\[[^\]]*\])?\s*={2,3}\s*(\d+(?:\.\d+)*(?:\.\*)?[a-z0-9.]*)(?:\+([a-z0-9.]+))?", re.IGNORECASE)
+_INDEX = re.compile(r"/whl/(?:test/|nightly/)?((?:cu|rocm)\d[\d.]*|cpu|xpu)\b")
+
+
+def asked(case: Case) -> Asked:
+    """What was asked for, as far as the request and the installer's own words tell."""
+    texts = [case.request, *case.facts.evidence, *case.facts.evidence.values()]
+    pin = next((found for text in texts if (found := _PIN.search(text))), None)
+    index = next((found for text in texts if (found := _INDEX.search(text))), None)
+    tag = (pin[2] if pin and pin[2] else "") or (index[1] if index else "")
+    return Asked(version=pin[1].rstrip(".*") if pin else "", tag=tag.lower())
+
+
+def _platform(case: Case) -> str:
+    family = {Os.WINDOWS: "windows", Os.MACOS: "macos"}.get(case.os or Os.LINUX, "linux")
+    arch = case.machine.arch or ("arm64" if family == "macos" else "x86_64")
+    return f"{family}/{arch}"
+
+
+def _releases(case: Case, version: str) -> list[FrameworkRelease]:
+    """The releases of torch that a version, whole or cut, names."""
+    plain = re.match(r"\d+(?:\.\d+)*", version)
+    if plain is None:
+        return []
+    return [row for row in case.matrix.frameworks["torch"].releases if f"{row.version}.".startswith(f"{plain[0]}.")]
+
+
+def _builds(case: Case, version: str, tag: str, platform: str) -> list[Build]:
+    """The builds of a release that were published for a tag and a platform; "" leaves a part open."""
+    named = {row.version for row in _releases(case, version)}
+    return [
+        build
+        for build in case.matrix.frameworks["torch"].builds
+        if build.published is not False
+        and tag in ("", build.tag)
+        and (not platform or platform in build.platforms)
+        and (not version or any(f"{each}.".startswith(f"{build.release}.") for each in named))
+    ]
+
+
+_NOT_FOUND = (
+    r"could not find a version that satisfies the requirement torch\b|no matching distribution found for torch\b"
+    r"|because there is no version of torch|no solution found when resolving|torch==\S+ was not found"
+    r"|torch .*has no (?:usable )?wheels|has no wheels with a matching|packagesnotfounderror.*pytorch"
+)
+
+
+def wheel_tag_not_published(case: Case) -> Iterator[Finding]:
+    """The version and the build that were asked for were never published together."""
+    wanted, said = asked(case), case.hit(_NOT_FOUND)
+    if said is None or not wanted.tag or not wanted.version or not _releases(case, wanted.version):
         return
-    evidence = [f"torch.version: {torch.version}" if torch.version else "torch: no CUDA, no HIP"]
-    evidence += [str(hit) for hit in (case.hit(r"^\s*None\s*$", "torch.version"),) if hit]
+    platform = _platform(case)
+    if _builds(case, wanted.version, wanted.tag, platform):
+        return
+    others = sorted({build.tag for build in _builds(case, wanted.version, "", platform)})
+    newer = sorted({build.release for build in _builds(case, "", wanted.tag, platform)}, key=Dotted)
+    has = f"torch {wanted.version} has {', '.join(others)}" if others else f"torch {wanted.version} has nothing for {platform}"
+    line = f"; {wanted.tag} has torch {newer[0]} to {newer[-1]}" if newer else ""
     yield Finding(
-        cause="cpu-only-wheel",
-        message=f"torch {torch.version or ''} was built without GPU code, so it cannot use {card_name(cards[0])}".replace(
-            "  ", " "
-        ),
-        evidence=(*evidence, f"machine.gpu: {card_name(cards[0])}"),
-        remedy="Replace torch in that environment by a build for this card; driver and toolkit stay as they are.",
-        commands=tuple(commands.reinstall_torch(case)),
-        sources=(_TORCH_INDEX,),
-        likelihood=85,
+        cause="wheel-tag-not-published",
+        message=f"{wanted.text} was never published for {platform}: {has}{line}",
+        evidence=(str(said), *_requested(case)),
+        remedy="Ask for a pair that exists: another build of that torch, or a torch that this build was made for.",
+        commands=tuple(_pair_commands(wanted, others, newer)),
+        sources=(_INDEXES,),
+        likelihood=88,
     )
 
 
-CHECKS = (cpu_only_wheel,)
-EXPLAINS: dict[str, tuple[str, ...]] = {"cpu-only-wheel": ("wrong-accelerator-wheel",)}
+def _pair_commands(wanted: Asked, others: list[str], newer: list[str]) -> Iterator[str]:
+    best = others[-1] if others else ""
+    if best:
+        yield f"python -m pip install torch=={wanted.version} --index-url https://download.pytorch.org/whl/{best}"
+    if newer:
+        yield f"python -m pip install 'torch=={newer[-1]}.*' --index-url https://download.pytorch.org/whl/{wanted.tag}"
+
+
+def _requested(case: Case) -> Iterator[str]:
+    if case.request:
+        yield f"request: {case.request.splitlines()[0]}"
+
+
+def index_dependency_missing(case: Case) -> Iterator[Finding]:
+    """An index that serves torch lacks a package which that torch pins."""
+    missing = case.hit(r"^\s+(nvidia-[a-z0-9-]+|triton|pytorch-triton[a-z-]*|rocm-sdk[a-z0-9-]*|intel-[a-z0-9-]+)\s*$")
+    depends = case.hit(
+        r"torch \S+ depends on ((?:nvidia-|triton|pytorch-triton|intel-|rocm)[\w.-]*)[=<>~!]|"
+        r"no matching distribution found for ((?:nvidia-|pytorch-triton|triton-|intel-cmplr|rocm-sdk)[\w.-]*)|"
+        r"because ((?:nvidia-|pytorch-triton|triton|intel-|rocm-sdk)[\w.-]*)\S* was not found|"
+        r"there (?:is|are) no versions? of ((?:nvidia-|pytorch-triton|triton|intel-|rocm-sdk)[\w.-]*)"
+    )
+    impossible = case.hit(r"resolutionimpossible|no matching distributions available|no solution found|no matching distribution")
+    if depends is None or impossible is None:
+        return
+    if "depends on" in depends.line and missing is None and case.hit(r"no matching distributions? available") is None:
+        return
+    name = next(group for group in depends.match.groups() if group)
+    yield Finding(
+        cause="index-dependency-missing",
+        message=f"the index serves torch but not {name}, which that torch pins",
+        evidence=tuple(dict.fromkeys(str(hit) for hit in (depends, missing, impossible) if hit)),
+        remedy=(
+            "Nothing on this machine is wrong. Let the missing packages come from PyPI besides the index, or take a torch of "
+            "another index until this one is whole again."
+        ),
+        commands=tuple(f"{text} --extra-index-url https://pypi.org/simple" for text in case.request.splitlines()[:1]),
+        sources=(_INDEXES,),
+        likelihood=90,
+    )
+
+
+def python_no_wheel(case: Case) -> Iterator[Finding]:
+    """No wheel of the release that was asked for is for this Python."""
+    wanted, said = asked(case), case.hit(_NOT_FOUND)
+    tagged = case.hit(
+        r"torch.*has no wheels with a matching Python (?:version|ABI)|no wheels with a matching python (?:version|abi)"
+    )
+    requires = case.hit(r"torch.*requires[ -]python\s*:?\s*[<>=]|ignored the following versions that require a different python")
+    if said is None and tagged is None and requires is None:
+        return
+    python, platform = _python_word(case), _platform(case)
+    builds = _builds(case, wanted.version, wanted.tag, platform)
+    served = sorted({each for build in builds for each in _pythons_of(case, build, wanted.version)}, key=_python_order)
+    if tagged is None and requires is None and (not python or python in served or not builds):
+        return
+    known = f": it has wheels for Python {served[0]} to {served[-1]}" if served else ""
+    yield Finding(
+        cause="python-no-wheel",
+        message=f"{wanted.text or 'torch'} has no wheel for Python {python or 'this version'} on {platform}{known}",
+        evidence=tuple(dict.fromkeys(str(hit) for hit in (tagged, requires, said) if hit))
+        + ((f"python.version: {case.facts.python.version}",) if python else ()),
+        remedy="Make the environment with a Python that has wheels of this torch, or take a torch that serves this Python.",
+        commands=(f"uv venv --python {served[-1]} env",) if served else (),
+        sources=(_PYPI,),
+        likelihood=89,
+    )
+
+
+def _python_word(case: Case) -> str:
+    version = case.python
+    return ".".join(str(version).split(".")[:2]) if version else ""
+
+
+def _pythons_of(case: Case, build: Build, version: str) -> Iterable[str]:
+    if build.pythons is not None:
+        return build.pythons
+    rows = _releases(case, version) if version else case.matrix.frameworks["torch"].releases
+    return {each for row in rows if f"{row.version}.".startswith(f"{build.release}.") for each in row.pythons}
+
+
+def _python_order(text: str) -> tuple[int, ...]:
+    return Dotted(text.rstrip("t")).key
+
+
+def pip_too_old(case: Case) -> Iterator[Finding]:
+    """pip cannot read the names or tags of today's wheels."""
+    said = case.hit(
+        r"has inconsistent (?:name|version)|inconsistent name: filename has|is not a supported wheel on this platform"
+        r"|you are using pip version (\d+)"
+    )
+    if said is None:
+        return
+    version = dotted(case.packages.get("pip", "")) or dotted(
+        next((hit[1] for hit in case.hits(r"(?:pip |pip version |pip==)(\d+(?:\.\d+)*)")), "")
+    )
+    unsupported = "supported wheel" in said.line
+    if unsupported and (version is None or version >= Dotted("20.3")):
+        return  # a recent pip that refuses a wheel is right: the wheel is for another system or Python
+    if "pip version" in said.line.lower() and case.hit(_NOT_FOUND) is None:
+        return
+    yield Finding(
+        cause="pip-too-old",
+        message=f"pip {version or ''} cannot read the wheels of this index".replace("  ", " "),
+        evidence=(str(said), *((f"pip: {version}",) if version else ())),
+        remedy="Update pip in that environment and install again.",
+        commands=("python -m pip install --upgrade pip",),
+        sources=("PEP 600, manylinux_x_y: https://peps.python.org/pep-0600/",),
+        likelihood=90 if not unsupported else 82,
+    )
+
+
+def glibc_too_old(case: Case) -> Iterator[Finding]:
+    """The system's C library is older than the wheel needs."""
+    said = case.hit(
+        r"version [`'\"]?GLIBC_(\d+\.\d+)[`'\"]? not found|requires? glibc (\d+\.\d+)|manylinux_(\d+)_(\d+).*(?:not|only has wheels)"
+    )
+    have = dotted(case.machine.glibc)
+    version = case.torch.version or asked(case).version
+    builds = _builds(case, version, "", _platform(case)) if version else []
+    floor = min((build.glibc for build in builds if build.glibc is not None), default=None)
+    if said is not None:
+        named = said[1] or said[2] or (f"{said[3]}.{said[4]}" if said[3] else "")
+        if have is not None and dotted(named) is not None and have >= named:
+            return
+        yield _glibc_finding(case, f"glibc {named}", have, str(said), 90)
+    elif have is not None and floor is not None and have < floor and (case.hit(_NOT_FOUND) or not case.torch.version):
+        yield _glibc_finding(case, f"glibc {floor}", have, f"machine.glibc: {have}", 85)
+
+
+def _glibc_finding(case: Case, needed: str, have: Dotted | None, evidence: str, likelihood: int) -> Finding:
+    there = f"; {case.machine.os_release or 'this system'} has glibc {have}" if have else ""
+    return Finding(
+        cause="glibc-too-old",
+        message=f"the wheel needs {needed}{there}",
+        evidence=(evidence, *((f"machine.glibc: {have}",) if have and "machine.glibc" not in evidence else ())),
+        remedy="Use a newer system or a container with one, or take a release that was built for this C library. glibc cannot be replaced.",
+        sources=("PEP 600, manylinux_x_y: https://peps.python.org/pep-0600/",),
+        likelihood=likelihood,
+    )
+
+
+# ---- the wheel that is there -------------------------------------------------------------------------------------
+
+_NOT_COMPILED = r"torch not compiled with cuda enabled|not compiled with (?:cuda|xpu|rocm|hip) (?:support|enabled)"
+
+
+def cpu_only_wheel(case: Case) -> Iterator[Finding]:
+    """The torch that runs was built without GPU code."""
+    torch, said = case.torch, case.hit(_NOT_COMPILED)
+    cards = [card for card in case.gpus if card.vendor in _FLAVOURS]
+    plain = case.os is Os.WINDOWS and bool(torch.version) and not torch.tag and not torch.cuda and not torch.hip
+    built = torch.flavour == "cpu" or plain
+    if torch.available or (not built and said is None) or (built and not cards and said is None) or _apple(case):
+        return
+    if torch.flavour in ("cuda", "rocm"):
+        return  # it says so of a module that was not asked for
+    evidence = [f"torch.version: {torch.version}"] if torch.version else []
+    evidence += [str(hit) for hit in (case.hit(r"^\s*none\s*$", "version.cuda"), said) if hit]
+    evidence += [f"machine.gpu: {card_name(card)}" for card in cards[:1]]
+    name = f"torch {torch.version}" if torch.version else "the torch that runs"
+    beside = f", so it cannot use {card_name(cards[0])}" if cards else ""
+    yield Finding(
+        cause="cpu-only-wheel",
+        message=f"{name} was built without GPU code{beside}",
+        evidence=tuple(evidence) or ("torch.version.cuda: none", "torch.version.hip: none"),
+        remedy="Replace torch in that environment by a build for the card; driver and toolkit stay as they are.",
+        commands=tuple(commands.reinstall_torch(case)),
+        sources=(_INDEXES,),
+        likelihood=88 if built else 84,
+    )
+
+
+def _apple(case: Case) -> bool:
+    return case.os is Os.MACOS
+
+
+def wrong_accelerator_wheel(case: Case) -> Iterator[Finding]:
+    """The wheel was built for another vendor's cards than those of the machine."""
+    torch = case.torch
+    there = {card.vendor for card in case.gpus if card.vendor in _FLAVOURS}
+    fitting = {_FLAVOURS[vendor] for vendor in there}
+    if torch.available or not there or len(there) != len({card.vendor for card in case.gpus}):
+        return
+    # A package of the right vendor beside a plain torch tells what was there before a dependency replaced it.
+    left = [name for name in ("triton-xpu", "pytorch-triton-xpu", "triton-rocm", "pytorch-triton-rocm") if name in case.packages]
+    swapped = case.hit(r"^\s*-\s*torch==(\S+\+(?:xpu|rocm|cu)\S*)")
+    if torch.flavour in ("cuda", "rocm", "xpu") and torch.flavour not in fitting:
+        made = _MADE_FOR[torch.flavour]
+    elif torch.flavour in ("cpu", "") and torch.version and not torch.tag and (left or swapped):
+        made = "other devices"
+    else:
+        return
+    card = case.gpus[0]
+    evidence = [f"torch.version: {torch.version}" if torch.version else f"torch: built for {made}"]
+    evidence += [f"machine.gpu: {card_name(card)}"] + [str(swapped)] * bool(swapped)
+    evidence += [f"python.packages: {name} {case.packages[name]}" for name in left]
+    yield Finding(
+        cause="wrong-accelerator-wheel",
+        message=f"torch {torch.version or ''} is for {made}; this machine has {card_name(card)}".replace("  ", " "),
+        evidence=tuple(evidence),
+        remedy=(
+            f"Install the build for {vendor_title(card.vendor)} again, after the other packages, and bind torch to that index in "
+            "the project file or a constraint file, so that a later install keeps it."
+        ),
+        commands=tuple(commands.reinstall_torch(case)),
+        sources=(_INDEXES,),
+        likelihood=87,
+    )
+
+
+def cpu_arch_no_cuda_wheel(case: Case) -> Iterator[Finding]:
+    """On Arm, PyPI's torch came without CUDA for long, and Jetson needs wheels of its own."""
+    arm = case.machine.arch in ("aarch64", "arm64") or case.facts.python.machine == "aarch64"
+    cards, torch = case.cards("nvidia"), case.torch
+    if not arm or case.os not in (Os.LINUX, Os.WSL2, None) or torch.available:
+        return
+    jetson = case.hit(r"\btegra\b|jetson|\bl4t\b|jetpack") or next((c for c in cards if "jetson" in c.name.lower()), None)
+    without = torch.flavour == "cpu" or case.hit(_NOT_COMPILED)
+    if not without or not (cards or jetson):
+        return
+    evidence = [f"machine.arch: {case.machine.arch or case.facts.python.machine}"]
+    evidence += [f"torch.version: {torch.version}"] if torch.version else []
+    evidence += [str(without)] if isinstance(without, Hit) else []
+    evidence += [f"machine.gpu: {card_name(cards[0])}"] if cards else []
+    what = "NVIDIA's own wheels for this JetPack" if jetson else "the build of a CUDA index, which serves aarch64"
+    yield Finding(
+        cause="cpu-arch-no-cuda-wheel",
+        message="the torch for aarch64 that was installed holds no CUDA",
+        evidence=tuple(evidence),
+        remedy=f"Install {what}; PyPI's aarch64 wheels were for the CPU for long.",
+        commands=() if jetson else tuple(commands.reinstall_torch(case)),
+        sources=(_PYPI,),
+        likelihood=89,
+    )
+
+
+# ---- code against the card ---------------------------------------------------------------------------------------
+
+_INCOMPATIBLE = r"with CUDA capability (sm_\d+[af]?) is not compatible with the current PyTorch"
+_SUPPORTS = r"supports CUDA capabilities\s+((?:(?:sm|compute)_\d+[af]?[\s,.]*)+)"
+_TOO_OLD_CARD = r"of cuda capability (\d+)\.(\d+)|minimum cuda capability supported by this library is (\d+)\.(\d+)"
+_NO_KERNEL = (
+    r"no kernel image is available|cudaErrorNoKernelImageForDevice|CUDA error: 209\b|named symbol not found"
+    r"|PTX (?:JIT|was compiled with an unsupported)|invalid device function|device kernel image is invalid"
+)
+
+
+def wheel_against_card(case: Case) -> Iterator[Finding]:
+    """The code in the wheel does not run on the card: it is too new for the wheel, too old, or a variant that was left out."""
+    if case.torch.flavour in ("cpu", "rocm", "xpu"):
+        return
+    told = case.hit(_INCOMPATIBLE)
+    supports = case.hit(_SUPPORTS)
+    old = case.hit(_TOO_OLD_CARD)
+    said = told or old or case.hit(_NO_KERNEL)
+    cards = [card.arch for card in case.cards("nvidia") if card.arch]
+    if told:
+        cards = [told[1].lower(), *cards]
+    elif old and old[1]:
+        cards = [f"sm_{old[1]}{old[2]}", *cards]
+    archs = case.torch.archs or (tuple(re.findall(r"(?:sm|compute)_\d+[af]?", supports[1])) if supports else None)
+    for arch in dict.fromkeys(cards):
+        for codes, ptx, version, where in _codes(case, archs):
+            if not codes or code_for(case.matrix.archs, arch, "cuda", codes, ptx, version):
+                continue
+            if said is None and case.torch.available is None and archs is None:
+                break
+            yield from _code_finding(case, arch, codes, where, [hit for hit in (said, supports) if hit])
+            return
+
+
+def _codes(case: Case, archs: tuple[str, ...] | None) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], Dotted, str]]:
+    """The code that the torch may hold: as it says itself, or as the matrix has it of builds that it may be."""
+    version = dotted(case.torch.cuda) or Dotted("0")
+    if archs is not None:
+        codes = tuple(each for each in archs if each.startswith("sm_"))
+        yield codes, tuple(f"sm_{each[8:]}" for each in archs if each.startswith("compute_")), version, "torch.arch_list"
+        return
+    tag = case.torch.tag or (f"cu{case.torch.cuda.replace('.', '')}" if case.torch.cuda else "") or asked(case).tag
+    if not tag and not case.torch.version:
+        return
+    found = [
+        build for build in _builds(case, case.torch.version, tag, _platform(case)) if build.tag.startswith("cu") and build.archs
+    ]
+    # The newest builds first: where the release is not told, that is the likelier one.
+    for build in sorted(found, key=lambda each: Dotted(each.release).key, reverse=True):
+        release = next((row for row in case.matrix.backends["cuda"].releases if row.tag == build.tag), None)
+        yield build.archs or (), build.ptx, release.version if release else version, f"torch {build.release}+{build.tag}"
+
+
+def _number(arch: str) -> int:
+    found = re.search(r"\d+", arch)
+    return int(found[0]) if found else 0
+
+
+def _code_finding(case: Case, arch: str, codes: tuple[str, ...], where: str, hits: list[Hit]) -> Iterator[Finding]:
+    numbers = sorted(map(_number, codes))
+    mine = _number(arch)
+    card = next((card for card in case.gpus if card.arch == arch), Gpu(arch=arch, vendor="nvidia"))
+    held = ", ".join(sorted(codes, key=_number))
+    evidence = [str(hit) for hit in hits] + [f"{where}: {held}", f"machine.gpu: {card_name(card)}"]
+    if mine > numbers[-1]:
+        cause, why = "wheel-too-old-for-gpu", "is newer than all of them"
+        remedy = "Install a newer build, made with a CUDA that knows this card; the driver must know it too."
+    elif mine < numbers[0]:
+        cause, why = "wheel-too-new-for-gpu", "is older than all of them"
+        remedy = "Install a build that still holds code for this card (an index of an older CUDA), or use a newer card."
+    else:
+        cause, why = "wheel-lacks-gpu-arch-variant", "is not among them"
+        remedy = "Install a build that was made for this variant: the vendor's own wheels, or one built from source for it."
+    yield Finding(
+        cause=cause,
+        message=f"the wheel holds code for {held}; {card_name(card)} {why}",
+        evidence=tuple(dict.fromkeys(evidence)),
+        remedy=remedy,
+        commands=tuple(commands.reinstall_torch(case)),
+        sources=("PyTorch: compiled architectures of the wheels: https://pypi.org/project/torch/#files",),
+        likelihood=88 if hits else 82,
+    )
+
+
+# ---- beside torch ------------------------------------------------------------------------------------------------
+
+_OPS = (
+    r"operator torchvision::\w+ does not exist|torchvision.*undefined symbol|undefined symbol.*torchvision|libtorchaudio.*undefined symbol"
+    r"|couldn'?t load custom c\+\+ ops|torchvision.*(?:incompatible|compiled with different cuda)|partially initialized module 'torchvision'"
+    r"|_torchaudio.*undefined symbol|pytorch and torchvision were compiled with different cuda"
+)
+
+
+def torchvision_mismatch(case: Case) -> Iterator[Finding]:
+    """torch and torchvision (or torchaudio) are no pair."""
+    said, packages, torch = case.hit(_OPS), case.packages, case.torch
+    wrong: list[str] = []
+    for release in (row for row in case.matrix.frameworks["torch"].releases if torch.version.partition("+")[0] == row.version):
+        for name, fitting in release.companions.items():
+            have = packages.get(name, "")
+            plain, _, local = have.partition("+")
+            if have and plain not in fitting and re.fullmatch(r"\d+(\.\d+)+", plain):
+                wrong.append(f"{name} {have} (torch {torch.version} goes with {' or '.join(fitting)})")
+            elif have and local and torch.tag and local != torch.tag and (local == "cpu") != (torch.tag == "cpu"):
+                wrong.append(f"{name} {have} beside torch {torch.version}")
+    if said is None and not wrong:
+        return
+    have = ", ".join(f"{name} {packages[name]}" for name in ("torch", "torchvision", "torchaudio") if name in packages)
+    yield Finding(
+        cause="torchvision-mismatch",
+        message=f"no pair: {'; '.join(wrong)}"
+        if wrong
+        else "torch and its companion packages are of different releases or builds",
+        evidence=tuple(([str(said)] if said else []) + ([f"python.packages: {have}"] if have else [])),
+        remedy="Install torch and its companions together, from one index and of one release.",
+        commands=tuple(commands.reinstall_torch(case))
+        or ("python -m pip install --force-reinstall torch torchvision torchaudio",),
+        sources=("PyTorch: versions that go together: https://pytorch.org/get-started/previous-versions/",),
+        severity=Severity.ERROR if said else Severity.WARNING,
+        likelihood=90 if said else 62,
+    )
+
+
+def two_torch_installs(case: Case) -> Iterator[Finding]:
+    """Two installs of torch on one path: what is imported is not what was installed."""
+    imported = str(case.facts.torch.get("version") or "")
+    listed = {name: text for name, text in case.facts.python.packages.items() if name.lower() == "torch"}
+    packaged = next(iter(listed.values()), "")
+    evidence: list[str] = []
+    if imported and packaged and not _same(imported, packaged):
+        evidence = [f"torch.version (imported): {imported}", f"python.packages (installed): {packaged}"]
+    places = sorted({hit[1] for hit in case.hits(r"((?:/|[A-Za-z]:\\)[^\s'\":]*?(?:site|dist)-packages)[/\\]torch\b")})
+    if len(places) > 1 and case.hit(r"\btorch\b"):
+        evidence += [f"torch in {place}" for place in places]
+    both = case.hit(r"^\s*pytorch\s+\d[\w.]*\s+\S*(?:cuda|cpu)", "conda") and case.hit(r"^\s*torch\s+\d[\w.+]*\s+pypi", "conda")
+    if both:
+        evidence += [str(both), "conda list: torch of PyPI beside pytorch of conda"]
+    if not evidence:
+        return
+    yield Finding(
+        cause="two-torch-installs",
+        message=f"two installs of torch are on one path{f': {imported} runs, {packaged} is installed' if imported and packaged else ''}",
+        evidence=tuple(evidence),
+        remedy="Remove both and install one, in a fresh environment that sees no user site (PYTHONNOUSERSITE=1) and no PYTHONPATH.",
+        commands=("python -m pip uninstall -y torch", "python -m pip uninstall -y torch", *commands.reinstall_torch(case)),
+        likelihood=86,
+    )
+
+
+def _same(one: str, other: str) -> bool:
+    # PyPI's plain version and the import's own with a local part are one wheel.
+    first, second = one.partition("+"), other.partition("+")
+    return first[0] == second[0] and (first[2] == second[2] or not first[2] or not second[2])
+
+
+def numpy2_abi(case: Case) -> Iterator[Finding]:
+    """A torch that was built for NumPy 1 beside NumPy 2."""
+    said = case.hit(
+        r"_ARRAY_API not found|compiled using NumPy 1\.x cannot be run in|numpy is not available|numpy\.core\.multiarray failed to import"
+        r"|numpy\.dtype size changed"
+    )
+    numpy, torch = dotted(case.packages.get("numpy", "")), case.torch
+    rows = [row for row in case.matrix.frameworks["torch"].releases if row.version == torch.version.partition("+")[0]]
+    wanted = rows[0].requires.get("numpy", "") if rows else ""
+    wrong = numpy is not None and bool(wanted) and not matches(wanted, str(numpy))
+    if said is None and not wrong:
+        return
+    if said is not None and numpy is not None and numpy < Dotted("2"):
+        return
+    if said is None and torch.release is not None and torch.release >= Dotted("2.3") and case.os is not Os.WINDOWS:
+        return  # those work with both on Linux
+    evidence = [str(said)] if said else []
+    evidence += [f"python.packages: numpy {case.packages['numpy']}"] if numpy else []
+    evidence += [f"torch.version: {torch.version}"] if torch.version else []
+    yield Finding(
+        cause="numpy2-abi",
+        message=f"torch {torch.version or ''} was built for NumPy 1; NumPy {numpy or '2'} is installed".replace("  ", " "),
+        evidence=tuple(evidence),
+        remedy="Install a NumPy below 2 in that environment, or a torch that was built for NumPy 2 (2.3 and newer on Linux).",
+        commands=("python -m pip install 'numpy<2'",),
+        sources=("pytorch/pytorch issues #107302 and #131668: https://github.com/pytorch/pytorch/issues/107302",),
+        severity=Severity.ERROR if said else Severity.WARNING,
+        likelihood=90 if said else 64,
+    )
+
+
+def nvidia_smi_header_changed(case: Case) -> Iterator[Finding]:
+    """A program reads "CUDA Version" out of nvidia-smi's header, which drivers of 610 and newer write in another way."""
+    header = case.hit(r"CUDA UMD Version\s*:\s*(\d+\.\d+)")
+    failed = case.hit(
+        r"(?:could not|cannot|can't|failed to|unable to) (?:parse|detect|determine|find|get).*cuda|cuda version.*(?:not found|unknown|none)"
+        r"|'NoneType' object|list index out of range|parse.*nvidia-smi|no cuda version|CUDA_VERSION.*(?:empty|unset)|cuda.*: N/A",
+    )
+    if header is None or failed is None:
+        return
+    yield Finding(
+        cause="nvidia-smi-header-changed",
+        message=f'nvidia-smi writes "CUDA UMD Version: {header[1]}" where the program looks for "CUDA Version"; driver and card are fine',
+        evidence=(str(header), str(failed)),
+        remedy="Update the program that reads nvidia-smi, or name the CUDA version to it by hand. Nothing of the driver is to be changed.",
+        commands=("nvidia-smi --query-gpu=driver_version --format=csv,noheader",),
+        severity=Severity.WARNING,
+        likelihood=91,
+    )
+
+
+CHECKS = (
+    cpu_arch_no_cuda_wheel,
+    cpu_only_wheel,
+    wrong_accelerator_wheel,
+    wheel_tag_not_published,
+    index_dependency_missing,
+    python_no_wheel,
+    pip_too_old,
+    glibc_too_old,
+    wheel_against_card,
+    torchvision_mismatch,
+    two_torch_installs,
+    numpy2_abi,
+    nvidia_smi_header_changed,
+)
+EXPLAINS: dict[str, tuple[str, ...]] = {
+    "cpu-only-wheel": ("nvidia-driver-too-old", "two-torch-installs", "torchvision-mismatch"),
+    "cpu-arch-no-cuda-wheel": ("cpu-only-wheel", "wrong-accelerator-wheel"),
+    "wrong-accelerator-wheel": ("cpu-only-wheel",),
+    "two-torch-installs": ("torchvision-mismatch",),
+    "glibc-too-old": ("python-no-wheel", "wheel-tag-not-published"),
+    "pip-too-old": ("python-no-wheel", "wheel-tag-not-published"),
+    "python-no-wheel": ("wheel-tag-not-published",),
+    "wheel-too-new-for-gpu": ("nvidia-driver-too-old",),
+}
