@@ -1,14 +1,14 @@
-"""Causes that lie in the wheel, in the index that serves it, or in its Python."""
+"""Causes that lie in the torch that is installed: what it was built for, its code, what stands beside it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from envkit.doctor import commands
 from envkit.doctor.case import Case, Hit
-from envkit.model import Build, Dotted, Finding, FrameworkRelease, Gpu, Os, Severity, dotted
+from envkit.doctor.index import asked, builds_of, platform_word
+from envkit.model import Dotted, Finding, Gpu, Os, Severity, dotted
 from envkit.resolve.rules import code_for
 from envkit.resolve.target import card_name, vendor_title
 from envkit.resolve.wishes import matches
@@ -17,234 +17,6 @@ _INDEXES = "PyTorch: wheel indexes by build: https://pytorch.org/get-started/pre
 _PYPI = "PyPI torch: file lists and wheel metadata: https://pypi.org/project/torch/#files"
 _FLAVOURS = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu"}
 _MADE_FOR = {"cuda": "NVIDIA CUDA", "rocm": "AMD ROCm", "xpu": "Intel GPUs", "cpu": "the CPU alone"}
-
-
-# ---- what was asked of an index ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """The torch that somebody asked an installer for."""
-
-    version: str = ""  # 2.4.0
-    tag: str = ""  # cu124
-
-    @property
-    def text(self) -> str:
-        """As a message names it: "torch 2.4.0+cu124"."""
-        return f"torch {self.version}{f'+{self.tag}' if self.tag else ''}".strip()
-
-
-_PIN = re.compile(r"\btorch(?:\[[^\]]*\])?\s*={2,3}\s*(\d+(?:\.\d+)*(?:\.\*)?[a-z0-9.]*)(?:\+([a-z0-9.]+))?", re.IGNORECASE)
-_INDEX = re.compile(r"/whl/(?:test/|nightly/)?((?:cu|rocm)\d[\d.]*|cpu|xpu)\b")
-
-
-def asked(case: Case) -> Asked:
-    """What was asked for, as far as the request and the installer's own words tell."""
-    texts = [case.request, *case.facts.evidence, *case.facts.evidence.values()]
-    pin = next((found for text in texts if (found := _PIN.search(text))), None)
-    index = next((found for text in texts if (found := _INDEX.search(text))), None)
-    tag = (pin[2] if pin and pin[2] else "") or (index[1] if index else "")
-    return Asked(version=pin[1].rstrip(".*") if pin else "", tag=tag.lower())
-
-
-def _platform(case: Case) -> str:
-    family = {Os.WINDOWS: "windows", Os.MACOS: "macos"}.get(case.os or Os.LINUX, "linux")
-    arch = case.machine.arch or ("arm64" if family == "macos" else "x86_64")
-    return f"{family}/{arch}"
-
-
-def _releases(case: Case, version: str) -> list[FrameworkRelease]:
-    """The releases of torch that a version, whole or cut, names."""
-    plain = re.match(r"\d+(?:\.\d+)*", version)
-    if plain is None:
-        return []
-    return [row for row in case.matrix.frameworks["torch"].releases if f"{row.version}.".startswith(f"{plain[0]}.")]
-
-
-def _builds(case: Case, version: str, tag: str, platform: str) -> list[Build]:
-    """The builds of a release that were published for a tag and a platform; "" leaves a part open."""
-    named = {row.version for row in _releases(case, version)}
-    return [
-        build
-        for build in case.matrix.frameworks["torch"].builds
-        if build.published is not False
-        and tag in ("", build.tag)
-        and (not platform or platform in build.platforms)
-        and (not version or any(f"{each}.".startswith(f"{build.release}.") for each in named))
-    ]
-
-
-_NOT_FOUND = (
-    r"could not find a version that satisfies the requirement torch\b|no matching distribution found for torch\b"
-    r"|because there is no version of torch|no solution found when resolving|torch==\S+ was not found"
-    r"|torch .*has no (?:usable )?wheels|has no wheels with a matching|packagesnotfounderror.*pytorch"
-)
-
-
-def wheel_tag_not_published(case: Case) -> Iterator[Finding]:
-    """The version and the build that were asked for were never published together."""
-    wanted, said = asked(case), case.hit(_NOT_FOUND)
-    if said is None or not wanted.tag or not wanted.version or not _releases(case, wanted.version):
-        return
-    platform = _platform(case)
-    if _builds(case, wanted.version, wanted.tag, platform):
-        return
-    others = sorted({build.tag for build in _builds(case, wanted.version, "", platform)})
-    newer = sorted({build.release for build in _builds(case, "", wanted.tag, platform)}, key=Dotted)
-    has = f"torch {wanted.version} has {', '.join(others)}" if others else f"torch {wanted.version} has nothing for {platform}"
-    line = f"; {wanted.tag} has torch {newer[0]} to {newer[-1]}" if newer else ""
-    yield Finding(
-        cause="wheel-tag-not-published",
-        message=f"{wanted.text} was never published for {platform}: {has}{line}",
-        evidence=(str(said), *_requested(case)),
-        remedy="Ask for a pair that exists: another build of that torch, or a torch that this build was made for.",
-        commands=tuple(_pair_commands(wanted, others, newer)),
-        sources=(_INDEXES,),
-        likelihood=88,
-    )
-
-
-def _pair_commands(wanted: Asked, others: list[str], newer: list[str]) -> Iterator[str]:
-    best = others[-1] if others else ""
-    if best:
-        yield f"python -m pip install torch=={wanted.version} --index-url https://download.pytorch.org/whl/{best}"
-    if newer:
-        yield f"python -m pip install 'torch=={newer[-1]}.*' --index-url https://download.pytorch.org/whl/{wanted.tag}"
-
-
-def _requested(case: Case) -> Iterator[str]:
-    if case.request:
-        yield f"request: {case.request.splitlines()[0]}"
-
-
-def index_dependency_missing(case: Case) -> Iterator[Finding]:
-    """An index that serves torch lacks a package which that torch pins."""
-    missing = case.hit(r"^\s+(nvidia-[a-z0-9-]+|triton|pytorch-triton[a-z-]*|rocm-sdk[a-z0-9-]*|intel-[a-z0-9-]+)\s*$")
-    depends = case.hit(
-        r"torch \S+ depends on ((?:nvidia-|triton|pytorch-triton|intel-|rocm)[\w.-]*)[=<>~!]|"
-        r"no matching distribution found for ((?:nvidia-|pytorch-triton|triton-|intel-cmplr|rocm-sdk)[\w.-]*)|"
-        r"because ((?:nvidia-|pytorch-triton|triton|intel-|rocm-sdk)[\w.-]*)\S* was not found|"
-        r"there (?:is|are) no versions? of ((?:nvidia-|pytorch-triton|triton|intel-|rocm-sdk)[\w.-]*)"
-    )
-    impossible = case.hit(r"resolutionimpossible|no matching distributions available|no solution found|no matching distribution")
-    if depends is None or impossible is None:
-        return
-    if "depends on" in depends.line and missing is None and case.hit(r"no matching distributions? available") is None:
-        return
-    name = next(group for group in depends.match.groups() if group)
-    yield Finding(
-        cause="index-dependency-missing",
-        message=f"the index serves torch but not {name}, which that torch pins",
-        evidence=tuple(dict.fromkeys(str(hit) for hit in (depends, missing, impossible) if hit)),
-        remedy=(
-            "Nothing on this machine is wrong. Let the missing packages come from PyPI besides the index, or take a torch of "
-            "another index until this one is whole again."
-        ),
-        commands=tuple(f"{text} --extra-index-url https://pypi.org/simple" for text in case.request.splitlines()[:1]),
-        sources=(_INDEXES,),
-        likelihood=90,
-    )
-
-
-def python_no_wheel(case: Case) -> Iterator[Finding]:
-    """No wheel of the release that was asked for is for this Python."""
-    wanted, said = asked(case), case.hit(_NOT_FOUND)
-    tagged = case.hit(
-        r"torch.*has no wheels with a matching Python (?:version|ABI)|no wheels with a matching python (?:version|abi)"
-    )
-    requires = case.hit(r"torch.*requires[ -]python\s*:?\s*[<>=]|ignored the following versions that require a different python")
-    if said is None and tagged is None and requires is None:
-        return
-    python, platform = _python_word(case), _platform(case)
-    builds = _builds(case, wanted.version, wanted.tag, platform)
-    served = sorted({each for build in builds for each in _pythons_of(case, build, wanted.version)}, key=_python_order)
-    if tagged is None and requires is None and (not python or python in served or not builds):
-        return
-    known = f": it has wheels for Python {served[0]} to {served[-1]}" if served else ""
-    yield Finding(
-        cause="python-no-wheel",
-        message=f"{wanted.text or 'torch'} has no wheel for Python {python or 'this version'} on {platform}{known}",
-        evidence=tuple(dict.fromkeys(str(hit) for hit in (tagged, requires, said) if hit))
-        + ((f"python.version: {case.facts.python.version}",) if python else ()),
-        remedy="Make the environment with a Python that has wheels of this torch, or take a torch that serves this Python.",
-        commands=(f"uv venv --python {served[-1]} env",) if served else (),
-        sources=(_PYPI,),
-        likelihood=89,
-    )
-
-
-def _python_word(case: Case) -> str:
-    version = case.python
-    return ".".join(str(version).split(".")[:2]) if version else ""
-
-
-def _pythons_of(case: Case, build: Build, version: str) -> Iterable[str]:
-    if build.pythons is not None:
-        return build.pythons
-    rows = _releases(case, version) if version else case.matrix.frameworks["torch"].releases
-    return {each for row in rows if f"{row.version}.".startswith(f"{build.release}.") for each in row.pythons}
-
-
-def _python_order(text: str) -> tuple[int, ...]:
-    return Dotted(text.rstrip("t")).key
-
-
-def pip_too_old(case: Case) -> Iterator[Finding]:
-    """pip cannot read the names or tags of today's wheels."""
-    said = case.hit(
-        r"has inconsistent (?:name|version)|inconsistent name: filename has|is not a supported wheel on this platform"
-        r"|you are using pip version (\d+)"
-    )
-    if said is None:
-        return
-    version = dotted(case.packages.get("pip", "")) or dotted(
-        next((hit[1] for hit in case.hits(r"(?:pip |pip version |pip==)(\d+(?:\.\d+)*)")), "")
-    )
-    unsupported = "supported wheel" in said.line
-    if unsupported and (version is None or version >= Dotted("20.3")):
-        return  # a recent pip that refuses a wheel is right: the wheel is for another system or Python
-    if "pip version" in said.line.lower() and case.hit(_NOT_FOUND) is None:
-        return
-    yield Finding(
-        cause="pip-too-old",
-        message=f"pip {version or ''} cannot read the wheels of this index".replace("  ", " "),
-        evidence=(str(said), *((f"pip: {version}",) if version else ())),
-        remedy="Update pip in that environment and install again.",
-        commands=("python -m pip install --upgrade pip",),
-        sources=("PEP 600, manylinux_x_y: https://peps.python.org/pep-0600/",),
-        likelihood=90 if not unsupported else 82,
-    )
-
-
-def glibc_too_old(case: Case) -> Iterator[Finding]:
-    """The system's C library is older than the wheel needs."""
-    said = case.hit(
-        r"version [`'\"]?GLIBC_(\d+\.\d+)[`'\"]? not found|requires? glibc (\d+\.\d+)|manylinux_(\d+)_(\d+).*(?:not|only has wheels)"
-    )
-    have = dotted(case.machine.glibc)
-    version = case.torch.version or asked(case).version
-    builds = _builds(case, version, "", _platform(case)) if version else []
-    floor = min((build.glibc for build in builds if build.glibc is not None), default=None)
-    if said is not None:
-        named = said[1] or said[2] or (f"{said[3]}.{said[4]}" if said[3] else "")
-        if have is not None and dotted(named) is not None and have >= named:
-            return
-        yield _glibc_finding(case, f"glibc {named}", have, str(said), 90)
-    elif have is not None and floor is not None and have < floor and (case.hit(_NOT_FOUND) or not case.torch.version):
-        yield _glibc_finding(case, f"glibc {floor}", have, f"machine.glibc: {have}", 85)
-
-
-def _glibc_finding(case: Case, needed: str, have: Dotted | None, evidence: str, likelihood: int) -> Finding:
-    there = f"; {case.machine.os_release or 'this system'} has glibc {have}" if have else ""
-    return Finding(
-        cause="glibc-too-old",
-        message=f"the wheel needs {needed}{there}",
-        evidence=(evidence, *((f"machine.glibc: {have}",) if have and "machine.glibc" not in evidence else ())),
-        remedy="Use a newer system or a container with one, or take a release that was built for this C library. glibc cannot be replaced.",
-        sources=("PEP 600, manylinux_x_y: https://peps.python.org/pep-0600/",),
-        likelihood=likelihood,
-    )
 
 
 # ---- the wheel that is there -------------------------------------------------------------------------------------
@@ -388,7 +160,9 @@ def _codes(case: Case, archs: tuple[str, ...] | None) -> Iterator[tuple[tuple[st
     if not tag and not case.torch.version:
         return
     found = [
-        build for build in _builds(case, case.torch.version, tag, _platform(case)) if build.tag.startswith("cu") and build.archs
+        build
+        for build in builds_of(case, case.torch.version, tag, platform_word(case))
+        if build.tag.startswith("cu") and build.archs
     ]
     # The newest builds first: where the release is not told, that is the likelier one.
     for build in sorted(found, key=lambda each: Dotted(each.release).key, reverse=True):
@@ -430,9 +204,9 @@ def _code_finding(case: Case, arch: str, codes: tuple[str, ...], where: str, hit
 # ---- beside torch ------------------------------------------------------------------------------------------------
 
 _OPS = (
-    r"operator torchvision::\w+ does not exist|torchvision.*undefined symbol|undefined symbol.*torchvision|libtorchaudio.*undefined symbol"
-    r"|couldn'?t load custom c\+\+ ops|torchvision.*(?:incompatible|compiled with different cuda)|partially initialized module 'torchvision'"
-    r"|_torchaudio.*undefined symbol|pytorch and torchvision were compiled with different cuda"
+    r"operator torchvision::\w+ does not exist|torchvision.*undefined symbol|undefined symbol.*torchvision"
+    r"|torchvision.*(?:incompatible|compiled with different cuda)|partially initialized module 'torchvision'"
+    r"|couldn'?t load custom c\+\+ ops|torchaudio.*undefined symbol|pytorch and torchvision were compiled with different cuda"
 )
 
 
@@ -484,9 +258,9 @@ def two_torch_installs(case: Case) -> Iterator[Finding]:
         return
     yield Finding(
         cause="two-torch-installs",
-        message=f"two installs of torch are on one path{f': {imported} runs, {packaged} is installed' if imported and packaged else ''}",
+        message="two installs of torch are on one path" + (f": {imported} runs, {packaged} is installed" if packaged else ""),
         evidence=tuple(evidence),
-        remedy="Remove both and install one, in a fresh environment that sees no user site (PYTHONNOUSERSITE=1) and no PYTHONPATH.",
+        remedy="Remove both and install one, in a fresh environment without user site (PYTHONNOUSERSITE=1) and PYTHONPATH.",
         commands=("python -m pip uninstall -y torch", "python -m pip uninstall -y torch", *commands.reinstall_torch(case)),
         likelihood=86,
     )
@@ -501,8 +275,8 @@ def _same(one: str, other: str) -> bool:
 def numpy2_abi(case: Case) -> Iterator[Finding]:
     """A torch that was built for NumPy 1 beside NumPy 2."""
     said = case.hit(
-        r"_ARRAY_API not found|compiled using NumPy 1\.x cannot be run in|numpy is not available|numpy\.core\.multiarray failed to import"
-        r"|numpy\.dtype size changed"
+        r"_ARRAY_API not found|compiled using NumPy 1\.x cannot be run in|numpy is not available|numpy\.dtype size changed"
+        r"|numpy\.core\.multiarray failed to import"
     )
     numpy, torch = dotted(case.packages.get("numpy", "")), case.torch
     rows = [row for row in case.matrix.frameworks["torch"].releases if row.version == torch.version.partition("+")[0]]
@@ -533,16 +307,17 @@ def nvidia_smi_header_changed(case: Case) -> Iterator[Finding]:
     """A program reads "CUDA Version" out of nvidia-smi's header, which drivers of 610 and newer write in another way."""
     header = case.hit(r"CUDA UMD Version\s*:\s*(\d+\.\d+)")
     failed = case.hit(
-        r"(?:could not|cannot|can't|failed to|unable to) (?:parse|detect|determine|find|get).*cuda|cuda version.*(?:not found|unknown|none)"
-        r"|'NoneType' object|list index out of range|parse.*nvidia-smi|no cuda version|CUDA_VERSION.*(?:empty|unset)|cuda.*: N/A",
+        r"(?:could not|cannot|can't|failed to|unable to) (?:parse|detect|determine|find|get).*cuda"
+        r"|cuda version.*(?:not found|unknown|none)|'NoneType' object|list index out of range"
+        r"|parse.*nvidia-smi|no cuda version|CUDA_VERSION.*(?:empty|unset)|cuda.*: N/A",
     )
     if header is None or failed is None:
         return
     yield Finding(
         cause="nvidia-smi-header-changed",
-        message=f'nvidia-smi writes "CUDA UMD Version: {header[1]}" where the program looks for "CUDA Version"; driver and card are fine',
+        message=f'nvidia-smi writes "CUDA UMD Version: {header[1]}" where a program looks for "CUDA Version"; the driver is fine',
         evidence=(str(header), str(failed)),
-        remedy="Update the program that reads nvidia-smi, or name the CUDA version to it by hand. Nothing of the driver is to be changed.",
+        remedy="Update the program that reads nvidia-smi, or name the CUDA version to it by hand; the driver stays.",
         commands=("nvidia-smi --query-gpu=driver_version --format=csv,noheader",),
         severity=Severity.WARNING,
         likelihood=91,
@@ -553,11 +328,6 @@ CHECKS = (
     cpu_arch_no_cuda_wheel,
     cpu_only_wheel,
     wrong_accelerator_wheel,
-    wheel_tag_not_published,
-    index_dependency_missing,
-    python_no_wheel,
-    pip_too_old,
-    glibc_too_old,
     wheel_against_card,
     torchvision_mismatch,
     two_torch_installs,
@@ -569,8 +339,5 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "cpu-arch-no-cuda-wheel": ("cpu-only-wheel", "wrong-accelerator-wheel"),
     "wrong-accelerator-wheel": ("cpu-only-wheel",),
     "two-torch-installs": ("torchvision-mismatch",),
-    "glibc-too-old": ("python-no-wheel", "wheel-tag-not-published"),
-    "pip-too-old": ("python-no-wheel", "wheel-tag-not-published"),
-    "python-no-wheel": ("wheel-tag-not-published",),
     "wheel-too-new-for-gpu": ("nvidia-driver-too-old",),
 }
