@@ -46,20 +46,23 @@ _CATALOGUE = {
     # rules: the framework's build
     "{build} was withdrawn": "{build} 已被撤回",
     "{build} is expected, but that it was published is not confirmed": "{build} 预计存在，但是否已发布尚未证实",
-    "{build} is not confirmed: {note!}": "{build} 尚未证实：{note}",
-    "{package} is on PyPI, but no source says which CANN it goes with": "{package} 在 PyPI 上，但没有资料说明它与哪个 CANN 配套",
-    "{software} is known from images in public Dockerfiles alone; Pythons as in {other}": (
-        "{software} 只见于公开 Dockerfile 中的镜像；Python 版本与 {other} 相同"
+    "{build} is not confirmed: {note}": "{build} 尚未证实：{note}",
+    "{build} is not confirmed: {package} is on PyPI, but no source says which CANN it goes with": (
+        "{build} 尚未证实：{package} 在 PyPI 上，但没有资料说明它与哪个 CANN 配套"
     ),
-    "which Pythons {software} came with is in no source read; {python} is that of the next one": (
-        "{software} 支持哪些 Python 没有资料说明；{python} 是后一版本的 Python"
+    "{build} is not confirmed: {software} is known from images in public Dockerfiles alone; Pythons as in {other}": (
+        "{build} 尚未证实：{software} 只见于公开 Dockerfile 中的镜像；Python 版本与 {other} 相同"
     ),
-    "{package} is known from third-party images alone": "{package} 只见于第三方镜像",
-    "{package} is known from third-party images alone; the same with a .post1 of torch and of torch_musa is on Moore Threads' index": (
-        "{package} 只见于第三方镜像；torch 和 torch_musa 的 .post1 版本在摩尔线程的索引上"
+    "{build} is not confirmed: which Pythons {software} came with is in no source read; {python} is that of the next one": (
+        "{build} 尚未证实：{software} 支持哪些 Python 没有资料说明；{python} 是后一版本的 Python"
     ),
-    "{package} is named in CI files alone, which say that its image is not published yet": (
-        "{package} 只见于 CI 文件，其中写明镜像尚未发布"
+    "{build} is not confirmed: {package} is known from third-party images alone": "{build} 尚未证实：{package} 只见于第三方镜像",
+    "{build} is not confirmed: {package} is known from third-party images alone; "
+    "the same with a .post1 of torch and of torch_musa is on Moore Threads' index": (
+        "{build} 尚未证实：{package} 只见于第三方镜像；torch 和 torch_musa 的 .post1 版本在摩尔线程的索引上"
+    ),
+    "{build} is not confirmed: {package} is named in CI files alone, which say that its image is not published yet": (
+        "{build} 尚未证实：{package} 只见于 CI 文件，其中写明镜像尚未发布"
     ),
     "{build} was never published": "{build} 从未发布过",
     "for which Pythons {build} has wheels is not known": "{build} 提供哪些 Python 版本的 wheel 尚不清楚",

@@ -9,6 +9,7 @@ import pytest
 from envkit.matrix import load
 from envkit.model import DriverFacts, Facts, Gpu, Machine, Matrix, Plan, Resolution, Verdict, Wish
 from envkit.resolve import resolve
+from envkit.resolve.chinese import in_chinese
 from envkit.resolve.documents import conflict_document
 
 
@@ -211,6 +212,26 @@ def test_mindspore_on_the_cpu_is_the_newest(matrix: Matrix) -> None:
     resolution = resolve(matrix, Wish(scheme="linux-cpu-mindspore", python="3.13"))
     assert resolution.plan is None
     assert "this is Python 3.13" in because(resolution)
+
+
+@pytest.mark.parametrize(
+    ("english", "chinese"),
+    [
+        (
+            "torch 2.14.0 was passed over: torch 2.14.0+cpu with torch-npu 2.14.0 is not confirmed: "
+            "torch-npu 2.14.0 is on PyPI, but no source says which CANN it goes with",
+            "未采用 torch 2.14.0：torch 2.14.0+cpu with torch-npu 2.14.0 尚未证实："
+            "torch-npu 2.14.0 在 PyPI 上，但没有资料说明它与哪个 CANN 配套",
+        ),
+        (
+            "torch 2.9.0 with torch-npu 2.9.0 is paired with CANN 8.5.0; this machine has CANN 9.1.0",
+            "torch 2.9.0 with torch-npu 2.9.0 与 CANN 8.5.0 配套；本机为 CANN 9.1.0",
+        ),
+        ("install CANN 8.5.0", "安装 CANN 8.5.0"),
+    ],
+)
+def test_pairs_are_told_in_chinese(english: str, chinese: str) -> None:
+    assert in_chinese(english) == chinese
 
 
 # ---- the others --------------------------------------------------------------------------------------------------
