@@ -231,6 +231,8 @@ _CATALOGUE = {
     "this machine has no accelerator": "本机没有加速器",
     "and {count} more reasons (--all lists every candidate)": "另有 {count} 个原因（envkit resolve --all 列出全部候选）",
     "and {count} more reason (--all lists every candidate)": "另有 {count} 个原因（envkit resolve --all 列出全部候选）",
+    "the matrix has no {framework} scheme on {os}": "矩阵中没有 {os} 上 {framework} 的方案",
+    "the matrix has no {framework} scheme for {backend} on {os}": "矩阵中没有 {os} 上 {backend} 的 {framework} 方案",
     "the matrix has no scheme on {os}": "矩阵中没有 {os} 的方案",
     "the matrix has no scheme for {backend} on {os}": "矩阵中没有 {os} 上 {backend} 的方案",
     "the matrix knows no release of {name}": "矩阵中没有 {name} 的任何版本",

@@ -143,7 +143,8 @@ def nothing_to_judge(matrix: Matrix, question: Question) -> str:
     """Why the matrix has not one candidate for a question."""
     if not question.schemes:
         asked = f" for {question.backend.text}" if question.backend.text else ""
-        return f"the matrix has no scheme{asked} on {question.target.platform.os}"
+        other = f" {question.framework}" if question.framework not in ("", matrix.framework) else ""
+        return f"the matrix has no{other} scheme{asked} on {question.target.platform.os}"
     frameworks = {scheme.framework for scheme in question.schemes}
     wanted = question.torch.text or "any release"
     for name in sorted(frameworks):

@@ -181,7 +181,8 @@ class Search:
     def _by_scheme(self, question: Question) -> Step:
         os = question.target.platform.os
         schemes = [s for s in self.matrix.schemes.values() if s.os is os or (os is Os.WSL2 and s.os is Os.LINUX)]
-        same = [s for s in schemes if not question.schemes or s.framework == question.schemes[0].framework]
+        wanted = question.schemes[0].framework if question.schemes else question.framework
+        same = [s for s in schemes if wanted in ("", s.framework)]
         backends = self.matrix.backends
         for scheme in sorted(same, key=lambda s: backends[s.backend].device == "cpu"):
             if scheme.name == question.scheme:

@@ -47,6 +47,7 @@ class Question:
     target: Target
     schemes: tuple[Scheme, ...]  # those that are considered
     scheme: str = ""  # the one that was named
+    framework: str = ""  # the one that is meant
     torch: TorchWish = field(default_factory=TorchWish)
     backend: BackendWish = field(default_factory=BackendWish)
     accept: frozenset[Verdict] = frozenset((Verdict.SUPPORTED, Verdict.COMMUNITY))
@@ -90,6 +91,7 @@ def read(matrix: Matrix, wish: Wish, facts: Facts | None = None, pythons: Sequen
         target=target,
         schemes=schemes,
         scheme=wish.scheme,
+        framework=framework,
         torch=torch,
         backend=backend,
         accept=frozenset(wish.accept),

@@ -107,7 +107,9 @@ class BackendWish:
     tag: str = ""
 
 
-_NAME_AND_VERSION = re.compile(r"(?P<name>[a-z][a-z_]*)?[ _-]*(?P<version>\d+(?:\.\d+)*)?\Z", re.ASCII)
+_NAME_AND_VERSION = re.compile(
+    r"(?P<name>[a-z][a-z_]*)?[ _-]*(?P<version>\d+(?:\.\d+)*(?:[.-]?(?:alpha|beta|rc)\.?\d*)?)?\Z", re.ASCII
+)
 
 
 def read_backend(matrix: Matrix, text: str) -> BackendWish:
@@ -138,6 +140,9 @@ def read_backend(matrix: Matrix, text: str) -> BackendWish:
                 f"the matrix has no {found['name']} {wanted}",
                 hint=f"it has {found['name']} {', '.join(sorted(known, key=Dotted))}",
             )
+    joined = re.sub(r"[ _]+", "", asked)
+    if joined in tags:  # "cann 8.2.rc1" is the tag cann8.2.rc1
+        return BackendWish(text=asked, name=tags[joined], tag=joined)
     raise UsageError(
         f"unknown backend {text!r}{_meant(asked, [*matrix.backends, *tags])}",
         hint='write a backend ("cuda"), one release of it ("cuda 12.8") or the name of a wheel index ("cu128")',

@@ -562,6 +562,46 @@ def amd_names(matrix: Matrix) -> Iterator[Row]:
             yield Row(table="AMD product", key=key, theirs=row["gfx"], ours=ours)
 
 
+# ---- other vendors -----------------------------------------------------------------------------------------------
+
+
+def ascend_pairs(matrix: Matrix) -> Iterator[Row]:
+    """Huawei's table of torch, torch-npu and CANN, asked by torch and CANN; the lines of 26.1.1 name a range of CANN instead."""
+    for row in facts("ascend")["torch_npu"]:
+        if row.get("historical") or row["cann"].endswith("X"):
+            continue
+        wish = {"scheme": "linux-npu", "gpu": "Ascend 910B", "torch": row["torch"], "backend": f"npu {row['cann']}"}
+        answer = ask(matrix, accept=ANY, **wish)
+        made = plan(answer)
+        ours = next((each.version for each in made.packages if each.name == "torch-npu"), "none") if made else "no plan"
+        yield Row(table="Ascend pair", key=f"torch {row['torch']}, CANN {row['cann']}", theirs=row["version"], ours=ours)
+
+
+def gaudi_pairs(matrix: Matrix) -> Iterator[Row]:
+    """The torch of each release of Intel's Gaudi software."""
+    for row in facts("intel")["gaudi"]:
+        answer = ask(matrix, accept=ANY, scheme="linux-hpu", gpu="Gaudi 2", backend=f"hpu {row['software']}")
+        made = plan(answer)
+        ours = made.framework_version if made else "unknown"
+        theirs = f"{row['torch']}.0" if row["torch"].count(".") == 1 else row["torch"]
+        yield Row(table="Gaudi pair", key=row["software"], theirs=theirs, ours=ours)
+
+
+def mps_floors(matrix: Matrix) -> Iterator[Row]:
+    """The macOS that torch's own check for Metal wants, for each wheel whose check was read."""
+    order = sorted(name for name in matrix.platforms if name.startswith("macos-"))
+    for row in facts("apple")["mps_runtime_floor"]:
+        least = _line(row["min_macos"])
+        for torch in row["checked_wheels"]:
+            for name in order:
+                number = _line(name.partition("-")[2])
+                if number[0] == least[0] and least[1:] > number[1:]:
+                    continue  # "macos-12" does not tell whether it is 12.3
+                answer = ask(matrix, accept=ANY, scheme="macos-mps", os=f"{name}/arm64", gpu="Apple M1", torch=torch)
+                theirs = "runs" if number >= least else "too old"
+                yield Row(table="mps floor", key=f"{torch} {name}", theirs=theirs, ours="runs" if plan(answer) else "too old")
+
+
 # ---- PyTorch -----------------------------------------------------------------------------------------------------
 
 _PLACES = {
@@ -612,5 +652,8 @@ VENDORS: tuple[Table, ...] = (
     rocm_lists,
     amdgpu_windows,
     amd_names,
+    ascend_pairs,
+    gaudi_pairs,
+    mps_floors,
     torch_pythons,
 )

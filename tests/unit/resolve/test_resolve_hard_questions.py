@@ -145,6 +145,21 @@ PLANS: list[Question] = [
     # Intel
     ("Arc B580 on Linux", {"gpu": "Arc B580", "torch": "2.12.1"}, None, "linux-xpu 2.12.1+xpu supported", "intel torch_xpu 2.12 hardware Arc B"),
     ("Arc A770 on Windows 11", {"os": "windows-11", "gpu": "Arc A770", "torch": "2.12.1"}, None, "windows-xpu 2.12.1+xpu supported", "intel torch_xpu 2.12 os_client"),
+    # the accelerators that torch reaches through a plug-in
+    ("Ascend, as its vendor recommends", {"gpu": "Ascend 910B"}, None, "linux-npu 2.12.0+cpu supported", "ascend meta recommended"),
+    ("Ascend with CANN 8.2.RC1", {"gpu": "Ascend 910B", "backend": "cann 8.2.RC1"}, None, "linux-npu 2.6.0+cpu supported", "ascend torch_npu 2.6.0"),
+    ("Ascend with torch 2.8: the newer CANN of the two", {"gpu": "Atlas 800T A2", "torch": "2.8"}, None, "linux-npu 2.8.0+cpu supported", "ascend torch_npu 2.8.0.post4 with CANN 9.0.0"),
+    ("Gaudi 3", {"gpu": "Gaudi 3", "backend": "hpu 1.22.0"}, None, "linux-hpu 2.7.1 supported", "intel gaudi 1.22.0"),
+    ("the first Gaudi ends with 1.21", {"gpu": "Gaudi 1"}, None, "linux-hpu 2.6.0 supported", "intel gaudi_hardware 1.21 note: dropped from 1.22"),
+    ("Gaudi where Intel lists no system", {"gpu": "Gaudi 2", "os": "debian-12", "python": "3.11"}, None, "linux-hpu 2.9.0 community", "intel gaudi_os 1.23"),
+    ("MLU370", {"gpu": "MLU370"}, None, "linux-mlu 2.4.1+cpu supported NEUWARE_HOME=/usr/local/neuware", "cambricon torch_mlu 1.25.0"),
+    ("MTT S80", {"gpu": "MTT S80"}, None, "linux-musa 2.7.1 supported MUSA_HOME=/usr/local/musa", "moore_threads torch_musa v2.7.1"),
+    # other frameworks
+    ("JAX with a 580 driver", {"scheme": "linux-cuda-jax", "os": "linux", "gpu": "RTX 4090", "driver": "580.82.07"}, None, "linux-cuda-jax 0.12.0.1 supported 580.65.06", "tpu jax, extra cuda13"),
+    ("JAX with a 535 driver", {"scheme": "linux-cuda-jax", "os": "linux", "gpu": "RTX 4090", "driver": "535.54.03"}, None, "linux-cuda-jax 0.12.0.1 supported 525.60.13", "tpu jax, extra cuda12"),
+    ("MLX on macOS 13", {"scheme": "macos-mlx", "os": "macos-13", "gpu": "Apple M1"}, None, "macos-mlx 0.29.3 supported", "apple mlx 0.29.3 and 0.29.4 wheel_macos"),
+    ("MLX on CUDA has a floor of its own", {"scheme": "linux-cuda-mlx", "gpu": "Tesla T4", "driver": "550.54.14"}, None, "linux-cuda-mlx 0.32.4 supported 550.54.14", "apple mlx_support cuda 12 min_driver"),
+    ("ONNX Runtime through DirectML on a Polaris card", {"scheme": "windows-directml-onnxruntime", "gpu": "RX 580"}, None, "windows-directml-onnxruntime 1.24.4 supported", "directml onnxruntime-directml"),
     ("Arc A770 in WSL2 with 2.7, which lists it", {"os": "wsl2", "gpu": "Arc A770", "torch": "2.7.1"}, None, "linux-xpu 2.7.1+xpu supported", "intel torch_xpu 2.7 os_client_without_arc_b wsl2-ubuntu-24.04"),
 ]  # fmt: skip
 
@@ -216,6 +231,16 @@ REFUSALS: list[Refusal] = [
     ("free-threaded 3.13 wheels of 2.8 are for macOS 14", {"scheme": "macos-mps", "os": "macos-13/arm64", "torch": "2.8", "python": "3.13t"}, None, ("macOS 14", "macOS 13"), "update macOS to 14.0 or newer: macos-mps 2.8.0", "apple torch_macos 2.8.0 pythons_by_tag"),
     # Intel
     ("Flex is not on PyTorch's list", {"gpu": "Data Center GPU Flex 170", "scheme": "linux-xpu", "torch": "2.12.1"}, None, ("ats-m",), "use the CPU: --scheme linux-cpu: linux-cpu 2.12.1+cpu", "intel torch_xpu 2.12 hardware"),
+    # the others
+    ("Ascend with Python 3.14: no wheel of a known pair", {"scheme": "linux-npu", "gpu": "Ascend 910B", "python": "3.14", "torch": "2.12"}, None, ("Python 3.10 to 3.13", "this is Python 3.14"), "", "ascend torch_npu_pypi 2.12.0; conflict"),
+    ("MindSpore and Python 3.13", {"scheme": "linux-npu-mindspore", "gpu": "Ascend 910B", "python": "3.13"}, None, ("mindspore 2.10.0 has wheels for Python 3.10 to 3.12", "this is Python 3.13"), "use Python 3.12: --python 3.12: linux-npu-mindspore 2.9.0", "ascend limit mindspore"),
+    ("torch_mlu and Python 3.11", {"scheme": "linux-mlu", "gpu": "MLU370", "python": "3.11"}, None, ("wheels for Python 3.10", "this is Python 3.11"), "use Python 3.10: --python 3.10: linux-mlu 2.4.1+cpu", "cambricon limit"),
+    ("torch_musa and Python 3.12", {"scheme": "linux-musa", "gpu": "MTT S80", "python": "3.12"}, None, ("wheels for Python 3.10", "this is Python 3.12"), "use Python 3.10: --python 3.10: linux-musa 2.7.1", "moore_threads python"),
+    ("the first Gaudi with 1.22", {"scheme": "linux-hpu", "gpu": "Gaudi 1", "backend": "hpu 1.22.0"}, None, ("1.22.0 serves gaudi2, gaudi3", "Gaudi 1 (gaudi)"), "", "intel gaudi_hardware"),
+    ("MLX on CUDA and a Volta card", {"scheme": "linux-cuda-mlx", "gpu": "Tesla V100 PCIe", "driver": "580.82.07"}, None, ("has no code for Tesla V100 PCIe (sm_70)", "sm_75"), "use the CPU: --scheme linux-cpu-mlx: linux-cpu-mlx 0.32.4", "apple mlx_support cuda 12 min_compute_capability"),
+    ("MLX on an Intel Mac", {"scheme": "macos-mlx", "os": "macos-14/x86_64", "gpu": "none"}, None, ("macos/arm64", "macos/x86_64"), "", "apple mlx_support macos_arm64"),
+    ("JAX on Windows", {"framework": "jax", "os": "windows", "gpu": "none"}, None, ("no jax scheme on windows",), "", "no scheme"),
+    ("ONNX Runtime with a 470 driver", {"scheme": "linux-cuda-onnxruntime", "gpu": "RTX 3090", "driver": "470.82.01"}, None, ("470.82.01",), "", "cuda_driver minor_version_compat 12"),
     ("Arc with torch 2.4: source alone", {"gpu": "Arc A770", "scheme": "linux-xpu", "torch": "2.4"}, None, ("torch 2.4 is not published for linux-xpu",), "use torch 2.6.0: --torch 2.6.0: linux-xpu 2.6.0+xpu", "intel torch_xpu 2.4 wheels false"),
 ]  # fmt: skip
 
@@ -243,6 +268,8 @@ UNKNOWN: list[tuple[str, dict[str, Any], Facts | None, str, str]] = [
     ("RTX 5090 on Windows with 2.7", {"os": "windows", "gpu": "RTX 5090", "driver": "580.88", "torch": "2.7.1"}, None, "which code torch 2.7.1+cu128 holds is not known", "torch_cuda_archs 2.7 cu128 windows unknown"),
     ("gfx1103 with 2.13: perhaps added", {"torch": "2.13"}, machine(card(arch="gfx1103"), **U24), "whether torch 2.13.0+rocm7.2 has code for gfx1103 is not known", "torch_rocm torch 2.13.0 notes"),
     ("ROCm wheels of the PyTorch index in WSL2", {"os": "wsl2", "gpu": "RX 7900 XTX", "torch": "2.12.1", "backend": "rocm7.2"}, None, "inside WSL2 is not known", "rocm_windows wsl"),
+    ("Ascend with torch 2.13: no known CANN", {"scheme": "linux-npu", "gpu": "Ascend 910B", "torch": "2.13"}, None, "no source says which CANN it goes with", "ascend limit releases of 2026-10-15"),
+    ("an NPU on Windows", {"os": "windows", "gpu": "Ascend 910B"}, None, "is made to compute alone", "ascend hardware; directml hardware"),
     ("2.15 for CUDA 13.0", {"gpu": "RTX 4090", "driver": "580.82.07", "torch": "2.15", "backend": "cu130"}, None, "not confirmed", "torch_releases minor 2.15 cuda_expected"),
     ("a Radeon whose chip the report does not give", {"backend": "rocm"}, machine(card("AMD Radeon Graphics", vendor="amd"), **U24), "is not known", "amd_gpus Radeon Graphics"),
 ]  # fmt: skip
@@ -279,3 +306,22 @@ def test_a_name_with_several_meanings_is_never_guessed(matrix: Matrix, name: str
         resolve(matrix, Wish(gpu=name))
     assert "may mean several" in str(caught.value)
     assert all(meaning in str(caught.value) for meaning in meanings)
+
+
+def test_openvino_says_that_it_takes_the_processor_where_no_card_is_its_own(matrix: Matrix) -> None:
+    plan = resolve(matrix, Wish(scheme="linux-openvino", gpu="RTX 4090")).plan
+    assert plan is not None
+    assert plan.device == "CPU"
+    assert "the machine has no Intel GPU, so openvino computes on the CPU" in plan.reasons
+
+
+def test_another_framework_is_no_near_change(matrix: Matrix) -> None:
+    resolution = resolve(matrix, Wish(framework="jax", os="windows", gpu="none"))
+    assert [each.plan.framework_name for each in resolution.nearest if each.plan.framework_name != "jax"] == []
+
+
+@pytest.mark.parametrize("text", ["npu 8.2.RC1", "cann 8.2.rc1", "cann8.2.rc1", "npu 8.2rc1"])
+def test_a_release_candidate_of_a_backend_is_understood(matrix: Matrix, text: str) -> None:
+    plan = resolve(matrix, Wish(gpu="Ascend 910B", backend=text)).plan
+    assert plan is not None
+    assert plan.backend_version == "8.2.RC1"
