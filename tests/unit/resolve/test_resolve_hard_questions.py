@@ -152,7 +152,7 @@ PLANS: list[Question] = [
     ("Gaudi 3", {"gpu": "Gaudi 3", "backend": "hpu 1.22.0"}, None, "linux-hpu 2.7.1 supported", "intel gaudi 1.22.0"),
     ("the first Gaudi ends with 1.21", {"gpu": "Gaudi 1"}, None, "linux-hpu 2.6.0 supported", "intel gaudi_hardware 1.21 note: dropped from 1.22"),
     ("Gaudi where Intel lists no system", {"gpu": "Gaudi 2", "os": "debian-12", "python": "3.11"}, None, "linux-hpu 2.9.0 community", "intel gaudi_os 1.23"),
-    ("MLU370", {"gpu": "MLU370"}, None, "linux-mlu 2.4.1+cpu supported NEUWARE_HOME=/usr/local/neuware", "cambricon torch_mlu 1.25.0"),
+    ("MLU370", {"gpu": "MLU370"}, None, "linux-mlu 2.4.1+cpu community NEUWARE_HOME=/usr/local/neuware", "cambricon torch_mlu 1.25.0; no list of cards"),
     ("MTT S80", {"gpu": "MTT S80"}, None, "linux-musa 2.7.1 supported MUSA_HOME=/usr/local/musa", "moore_threads torch_musa v2.7.1"),
     # other frameworks
     ("JAX with a 580 driver", {"scheme": "linux-cuda-jax", "os": "linux", "gpu": "RTX 4090", "driver": "580.82.07"}, None, "linux-cuda-jax 0.12.0.1 supported 580.65.06", "tpu jax, extra cuda13"),
@@ -238,6 +238,7 @@ REFUSALS: list[Refusal] = [
     ("torch_musa and Python 3.12", {"scheme": "linux-musa", "gpu": "MTT S80", "python": "3.12"}, None, ("wheels for Python 3.10", "this is Python 3.12"), "use Python 3.10: --python 3.10: linux-musa 2.7.1", "moore_threads python"),
     ("the first Gaudi with 1.22", {"scheme": "linux-hpu", "gpu": "Gaudi 1", "backend": "hpu 1.22.0"}, None, ("1.22.0 serves gaudi2, gaudi3", "Gaudi 1 (gaudi)"), "", "intel gaudi_hardware"),
     ("MLX on CUDA and a Volta card", {"scheme": "linux-cuda-mlx", "gpu": "Tesla V100 PCIe", "driver": "580.82.07"}, None, ("has no code for Tesla V100 PCIe (sm_70)", "sm_75"), "use the CPU: --scheme linux-cpu-mlx: linux-cpu-mlx 0.32.4", "apple mlx_support cuda 12 min_compute_capability"),
+    ("an NPU on Windows is no card for DirectML", {"os": "windows", "gpu": "Ascend 910B"}, None, ("windows-directml needs a GPU", "Ascend 910B (ascend910b)"), "use the CPU: --scheme windows-cpu: windows-cpu 2.15.0+cpu", "directml hardware: DirectX 12 GPUs"),
     ("MLX on an Intel Mac", {"scheme": "macos-mlx", "os": "macos-14/x86_64", "gpu": "none"}, None, ("macos/arm64", "macos/x86_64"), "", "apple mlx_support macos_arm64"),
     ("JAX on Windows", {"framework": "jax", "os": "windows", "gpu": "none"}, None, ("no jax scheme on windows",), "", "no scheme"),
     ("ONNX Runtime with a 470 driver", {"scheme": "linux-cuda-onnxruntime", "gpu": "RTX 3090", "driver": "470.82.01"}, None, ("470.82.01",), "", "cuda_driver minor_version_compat 12"),
@@ -269,7 +270,6 @@ UNKNOWN: list[tuple[str, dict[str, Any], Facts | None, str, str]] = [
     ("gfx1103 with 2.13: perhaps added", {"torch": "2.13"}, machine(card(arch="gfx1103"), **U24), "whether torch 2.13.0+rocm7.2 has code for gfx1103 is not known", "torch_rocm torch 2.13.0 notes"),
     ("ROCm wheels of the PyTorch index in WSL2", {"os": "wsl2", "gpu": "RX 7900 XTX", "torch": "2.12.1", "backend": "rocm7.2"}, None, "inside WSL2 is not known", "rocm_windows wsl"),
     ("Ascend with torch 2.13: no known CANN", {"scheme": "linux-npu", "gpu": "Ascend 910B", "torch": "2.13"}, None, "no source says which CANN it goes with", "ascend limit releases of 2026-10-15"),
-    ("an NPU on Windows", {"os": "windows", "gpu": "Ascend 910B"}, None, "is made to compute alone", "ascend hardware; directml hardware"),
     ("2.15 for CUDA 13.0", {"gpu": "RTX 4090", "driver": "580.82.07", "torch": "2.15", "backend": "cu130"}, None, "not confirmed", "torch_releases minor 2.15 cuda_expected"),
     ("a Radeon whose chip the report does not give", {"backend": "rocm"}, machine(card("AMD Radeon Graphics", vendor="amd"), **U24), "is not known", "amd_gpus Radeon Graphics"),
 ]  # fmt: skip
