@@ -98,7 +98,8 @@ def nothing_offered(resolution: Resolution, best: Plan, found: Found) -> Unavail
     own = [package.requirement for package in best.packages if package.index != "pypi"]
     wanted = ", ".join(missing(best, found) or own or [best.framework_package.requirement])
     lines = [f"{wanted} for Python {best.python} can't be had here", *(f"  looked at {place}" for place in found.places)]
-    lines += [f"  {redact(url)}: {why}" for url, why in found.faults.items() if not any(url in place for place in found.places)]
+    # An index that was asked stands among the places, with what it answered.
+    lines += [f"  {redact(url)}: {why}" for url, why in found.faults.items() if url not in found.indexes]
     if found.faults:
         return Unavailable(
             "\n".join(lines),

@@ -138,15 +138,18 @@ def _nothing_offered(
     best = plan_of(resolve(matrix, wish, facts, pythons=versions))
     faults: dict[str, str] = {}
     places: dict[str, None] = {}
+    unasked: dict[str, str] = {}
     for _, found in fitting:
         faults |= found.faults
+        # An index that was asked stands among the places, with what it answered.
+        unasked |= {url: why for url, why in found.faults.items() if url not in found.indexes}
         places |= dict.fromkeys(found.places)
     wanted = (
         ", ".join(package.requirement for package in best.packages if package.index != "pypi")
         or best.framework_package.requirement
     )
     lines = [f"{wanted} for Python {' or '.join(versions)} can't be had here", *(f"  looked at {place}" for place in places)]
-    lines += [f"  {redact(url)}: {why}" for url, why in faults.items() if not any(url in place for place in places)]
+    lines += [f"  {redact(url)}: {why}" for url, why in unasked.items()]
     if faults:
         return Unavailable(
             "\n".join(lines),

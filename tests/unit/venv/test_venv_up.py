@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from lab.fake_wheels import make_wheel
 
 from envkit.errors import EnvkitError, StepFailed, Unavailable, Unresolvable, UsageError
 from envkit.matrix import load
-from envkit.model import Check, DriverFacts, Facts, Gpu, Machine, Plan, Proof, PythonFacts, Wish
+from envkit.model import Check, DriverFacts, Facts, Gpu, Machine, Plan, Proof, PythonFacts, Verdict, Wish
 from envkit.plan import digest
 from envkit.sources import Found, Index, Sources
 from envkit.venv import Options, making, pythons, up
@@ -417,3 +418,102 @@ def test_the_users_constraints_are_kept(env: Path, uv: Uv, wheels: Sources, tmp_
     (tmp_path / "c.txt").write_text("numpy<1\n")
     with pytest.raises(UsageError, match=r"which the constraint numpy<1 in .* forbids"):
         bring_up(env.with_name("other"), replace(wheels, constraints=(str(tmp_path / "c.txt"),)))
+
+
+# ---- other frameworks --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def more_wheels(tmp_path: Path, wheels: Sources) -> Sources:
+    """JAX, MLX and two packages of ONNX Runtime beside torch."""
+    folder = tmp_path / "wheels"
+    make_wheel(folder, "jax", "0.10.2", tag="py3-none-any")
+    make_wheel(folder, "jaxlib", "0.10.2", tag="cp311-cp311-manylinux_2_27_x86_64")
+    make_wheel(folder, "onnxruntime", "1.32.0", tag="cp311-cp311-manylinux_2_28_x86_64")
+    make_wheel(folder, "onnxruntime_gpu", "1.31.1", tag="cp311-cp311-manylinux_2_28_x86_64")
+    return wheels
+
+
+def test_another_framework_is_named_by_its_own_name(env: Path, uv: Uv, more_wheels: Sources) -> None:
+    said: list[str] = []
+    assert bring_up(env, more_wheels, said=said, scheme="linux-cpu-jax") == "made"
+    assert said[0] == "looking where jax can be had"
+    assert any(line.startswith("installing jax==0.10.2, jaxlib==0.10.2, numpy==") for line in said)
+    assert said[-1] == "verifying: jax computes on cpu"
+    assert not any("torch" in line for line in said)
+    said.clear()
+    assert bring_up(env, more_wheels, said=said) == "nothing"
+    assert f"{env} is as wished: jax==0.10.2, Python 3.11" in said
+
+
+def test_a_framework_can_be_asked_for_instead_of_a_scheme(env: Path, uv: Uv, more_wheels: Sources) -> None:
+    bring_up(env, more_wheels, framework="onnxruntime")
+    plan = json.loads((own(env) / "plan.json").read_text())
+    assert (plan["scheme"], plan["framework"]["name"]) == ("linux-cpu-onnxruntime", "onnxruntime")
+    said: list[str] = []
+    assert bring_up(env, more_wheels, said=said) == "nothing"
+    assert said[0] == "as this environment was made: --framework onnxruntime"
+
+
+def test_the_package_of_the_build_is_looked_for(env: Path, uv: Uv, more_wheels: Sources) -> None:
+    facts = with_gpu("580.95.05")
+    said: list[str] = []
+    bring_up(env, more_wheels, facts, said=said, scheme="linux-cuda-onnxruntime")
+    assert said[0] == "looking where onnxruntime-gpu can be had"
+    plan = json.loads((own(env) / "plan.json").read_text())
+    assert plan["packages"][0] | {"index": ""} == {
+        "name": "onnxruntime-gpu",
+        "version": "1.31.1",
+        "index": "",
+        "extras": "cuda,cudnn",
+    }
+
+
+def test_another_framework_makes_it_anew_unless_something_of_the_users_would_be_lost(
+    env: Path, uv: Uv, more_wheels: Sources
+) -> None:
+    bring_up(env, more_wheels, scheme="linux-cpu")
+    said: list[str] = []
+    assert bring_up(env, more_wheels, said=said, scheme="linux-cpu-jax") == "changed"
+    assert f"{env} was made with torch==2.7.1+cpu; making it anew with jax==0.10.2" in said
+    site = env / uv.site
+    assert not (site / "torch").exists()
+    assert (site / "jax").exists()
+    uv.put(env, "flax", "0.12")
+    before = snapshot(env)
+    with pytest.raises(UsageError) as caught:
+        bring_up(env, more_wheels, scheme="linux-cpu-onnxruntime")
+    assert caught.value.message == (
+        f"{env} was made with jax==0.10.2, onnxruntime==1.32.0 is wanted now, and it holds what envkit did not install: flax"
+    )
+    assert snapshot(env) == before
+
+
+@pytest.mark.parametrize("framework", ["jax", "mlx", "openvino", "onnxruntime"])
+def test_what_pypi_does_not_give_is_told_with_pypis_way_out(env: Path, uv: Uv, wheels: Sources, framework: str) -> None:
+    with pytest.raises(Unavailable) as caught:
+        bring_up(env, wheels, framework=framework, python="3.11")
+    assert "not asked: the settings forbid the network" in caught.value.message
+    assert "torch==" not in caught.value.message
+    assert caught.value.hint.startswith("name a mirror (PIP_INDEX_URL=https://...")
+    assert not env.exists()
+
+
+def test_what_only_a_vendor_hands_out_is_refused_with_the_way_to_get_it(
+    env: Path, uv: Uv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gaudi = Gpu(name="Gaudi3", pci_id="1da3:1060", arch="gaudi3", kernel_driver="habanalabs", vendor="habana")
+    machine = replace(FACTS.machine, os_id="ubuntu-22.04", glibc="2.35", gpus=(gaudi,), modules=("habanalabs",))
+    asked: list[Any] = []
+    monkeypatch.setattr("envkit.venv.deciding.look", lambda *a, **k: asked.append(a))
+    with pytest.raises(Unavailable) as caught:
+        bring_up(env, Sources(), replace(FACTS, machine=machine), scheme="linux-hpu", accept=tuple(Verdict))
+    lines = caught.value.message.splitlines()
+    assert re.fullmatch(
+        r"linux-hpu: no package index has torch==\S+( and \S+)*, so envkit up cannot fetch it; it comes from the vendor", lines[0]
+    )
+    assert [line[:5] for line in lines[1:]] == [f"  {n}. " for n in range(1, len(MATRIX.schemes["linux-hpu"].install) + 1)]
+    assert caught.value.exit_code == 5
+    assert caught.value.hint == "or take the image that is built on the vendor's: envkit build linux-hpu"
+    assert asked == []
+    assert not env.exists()
