@@ -382,8 +382,7 @@ def test_every_jax_for_tpu(matrix: Matrix) -> None:
     found = {each.release: each for each in ours.builds if each.tag.startswith("libtpu")}
     for row in rows["jax"]:
         version = row["version"]
-        if version not in known:
-            assert version == "0.4.32"  # the framework's rows leave it out
+        if known[version].yanked:
             continue
         build = found.get(version) or found[version.rpartition(".")[0]]  # 0.12.0 serves 0.12.0.1
         pin = next((text.partition("==")[2].removesuffix(".*") for text in row["extra_tpu"] if text.startswith("libtpu==")), "")
