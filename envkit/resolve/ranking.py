@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from envkit.model import Answer, Candidate, Evidence, Judged, Kind, Matrix, Offers, Target, Verdict, dotted
@@ -26,17 +27,28 @@ def judge(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers |
     return Judged(candidate=candidate, verdict=verdict_of(answers), answers=answers)
 
 
-# What rejects most comes first, where only acceptance is asked for.
-_TELLING = {"gpu_code": 0, "driver_floor": 1, "driver_knows_gpu": 2, "driver_dropped": 3, "python": 4, "glibc": 5}
-_HURRIED = tuple(sorted(RULES, key=lambda rule: _TELLING.get(getattr(rule, "__name__", ""), len(_TELLING))))
+# What rejects most comes first, where only acceptance is asked for, and then what most often costs the vendor's promise.
+_TELLING = ("gpu_code", "driver_floor", "driver_knows_gpu", "driver_dropped", "python", "glibc", "published", "vendor_support")
+_HURRIED = tuple(
+    sorted(
+        RULES,
+        key=lambda rule: _TELLING.index(name) if (name := getattr(rule, "__name__", "")) in _TELLING else len(_TELLING),
+    )
+)
 
 
-def judge_in_a_hurry(candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None) -> Judged:
-    """The same verdict, without asking on once something rejects the candidate: for trying changes out."""
+def judge_in_a_hurry(
+    candidate: Candidate, target: Target, matrix: Matrix, offers: Offers | None, *, worthless: int | None = None
+) -> Judged:
+    """The same verdict, without asking on once something rejects the candidate: for trying changes out.
+
+    A verdict of rank `worthless` or worse counts as rejected too.
+    """
+    worthless = _VERDICT_RANK[Verdict.UNSUPPORTED] if worthless is None else worthless
     answers = []
     for rule in _HURRIED:
         answer = rule(candidate, target, matrix, offers)
-        if answer.kind is Kind.REJECTED:
+        if answer.kind is not Kind.FITS and _VERDICT_RANK[_VERDICTS[answer.kind]] >= worthless:
             return Judged(candidate=candidate, verdict=Verdict.UNSUPPORTED, answers=(answer,))
         answers.append(answer)
     answers.sort(key=lambda answer: _PLACES[answer.rule])
@@ -130,14 +142,36 @@ class _Hopeless:
 def first(question: Question, matrix: Matrix, offers: Offers | None) -> Judged | None:
     """The best candidate whose verdict is accepted: the same as by ranking them all.
 
-    Releases come newest first, and of one verdict the newest goes first; so where the best verdict of all is met, nothing
-    further need be looked at.
+    Releases come newest first, and of one verdict the newest goes first; so only what has a better verdict than the best so
+    far need be looked at further.
     """
-    target, accepted = question.target, []
+    # Equal cards get equal answers, so each kind is asked about once.
+    whole, target, accepted = question.target, _lean(question.target), []
+    question = replace(question, target=target)
+    worthless = _VERDICT_RANK[Verdict.UNSUPPORTED]
     for group in by_release(matrix, question, _Hopeless(target, matrix)):
-        judged = (judge_in_a_hurry(candidate, target, matrix, offers) for candidate in group)
-        found = [each for each in judged if each.verdict in question.accept]
-        accepted += found
-        if any(each.verdict is Verdict.SUPPORTED for each in found):
+        judged = [judge_in_a_hurry(candidate, target, matrix, offers, worthless=worthless) for candidate in group]
+        accepted += [each for each in judged if each.verdict in question.accept]
+        worthless = min([worthless, *(_beaten(each, target) for each in judged if each.verdict in question.accept)])
+        if worthless <= _VERDICT_RANK[Verdict.SUPPORTED]:
             break
-    return next(iter(rank(accepted, target, matrix)), None)
+    chosen = next(iter(rank(accepted, target, matrix)), None)
+    if chosen is None or whole is target:
+        return chosen
+    return judge(chosen.candidate, whole, matrix, offers)
+
+
+def _lean(target: Target) -> Target:
+    """The machine with one card of each kind."""
+    kinds = {(card.arch, card.name, card.pci_id, card.kernel_driver): card for card in target.accelerators or ()}
+    if len(kinds) == len(target.accelerators or ()):
+        return target
+    return replace(target, accelerators=tuple(kinds.values()))
+
+
+def _beaten(judged: Judged, target: Target) -> int:
+    """The rank from which on verdicts of older releases are beaten by an accepted candidate: see `_key`."""
+    own = _VERDICT_RANK[judged.verdict]
+    if judged.verdict is Verdict.UNKNOWN or (judged.verdict is Verdict.COMMUNITY and driver_behind(judged.candidate, target)):
+        return own + 1
+    return own
