@@ -157,8 +157,8 @@ class Line:
             if skip is None or not skip(self, row):
                 yield self.candidate(row)
 
-    def candidate(self, row: Row) -> Candidate:
-        """The candidate that a row makes."""
+    def candidate(self, row: Row, python: str | None = None) -> Candidate:
+        """The candidate that a row makes; `python` spares the choice of one where that is not asked about."""
         return Candidate(
             scheme=self.scheme,
             backend=self.backend,
@@ -167,7 +167,7 @@ class Line:
             release=row.release,
             build=row.build,
             platform=self.question.target.platform,
-            python=self.known.python(self.framework, row, self.question.target),
+            python=self.known.python(self.framework, row, self.question.target) if python is None else python,
             accelerator=self.card,
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from envkit.model import Answer, Candidate, Evidence, Judged, Kind, Matrix, Offers, Target, Verdict, dotted
 from envkit.resolve.candidates import Line, Row, by_release, falling, falling_release, rows
-from envkit.resolve.rules import RULES, Rule, driver_behind, driver_dropped, driver_floor, gpu_code, own_driver
+from envkit.resolve.rules import RULES, Rule, driver_behind, driver_dropped, driver_floor, glibc, gpu_code, own_driver, python
 from envkit.resolve.target import Question
 
 _VERDICTS = {
@@ -118,25 +118,28 @@ class _Hopeless:
 
     def __init__(self, target: Target, matrix: Matrix) -> None:
         self.target, self.matrix = target, matrix
-        self.undriven: dict[str, bool] = {}  # by tag: the driver is too old for it, or no longer drives the cards
-        self.without_code = rows(matrix).without_code
+        self.told: dict[tuple[object, ...], bool] = {}
+        self.without_code = rows(matrix).without_code  # the same for every machine with these cards
 
     def __call__(self, line: Line, row: Row) -> bool:
         """Whether nothing else needs to be asked of a row."""
-        tag = row.build.tag
-        if tag not in self.undriven:
-            self.undriven[tag] = self._rejects(line.candidate(row), (driver_floor, driver_dropped))
-        if self.undriven[tag]:
-            return True
-        key = (id(row), self.target.platform.os, line.kinds)
-        if key not in self.without_code:
-            if len(self.without_code) > 65536:  # many machines, one process: memory stays flat
-                self.without_code.clear()
-            self.without_code[key] = self._rejects(line.candidate(row), (gpu_code,))
-        return self.without_code[key]
+        release, build, told = row.release, row.build, self.told
+        return (
+            self._rejects(told, (build.tag,), driver_floor, line, row)
+            or self._rejects(told, ("dropped", line.backend.name), driver_dropped, line, row)
+            or self._rejects(told, ("glibc", build.glibc), glibc, line, row)
+            or self._rejects(self.without_code, (id(row), self.target.platform.os, line.kinds), gpu_code, line, row)
+            or self._rejects(told, (release.version, build.pythons), python, line, row)
+        )
 
-    def _rejects(self, candidate: Candidate, asked: Sequence[Rule]) -> bool:
-        return any(rule(candidate, self.target, self.matrix, None).kind is Kind.REJECTED for rule in asked)
+    def _rejects(self, told: dict[tuple[object, ...], bool], key: tuple[object, ...], rule: Rule, line: Line, row: Row) -> bool:
+        """Whether a rule rejects a row; `key` is all of the row that it looks at."""
+        if key not in told:
+            if len(told) > 65536:  # many machines, one process: memory stays flat
+                told.clear()
+            candidate = line.candidate(row, None if rule is python else "")
+            told[key] = rule(candidate, self.target, self.matrix, None).kind is Kind.REJECTED
+        return told[key]
 
 
 def first(question: Question, matrix: Matrix, offers: Offers | None) -> Judged | None:
