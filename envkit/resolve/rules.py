@@ -249,7 +249,7 @@ def _macos(candidate: Candidate, target: Target) -> Answer:
 
 def _on_device(candidate: Candidate) -> str:
     """What of a build a floor is about, where the same wheel serves the CPU on older systems too."""
-    return f"on {candidate.backend.device}, " if candidate.backend.vendor == "apple" else ""
+    return f"on {candidate.backend.device}, " if candidate.backend.device == "mps" else ""
 
 
 def _same_release(listed: str, release: str) -> bool:

@@ -470,7 +470,8 @@ def _arch_word(text: str, vendor: str) -> str:
 
 def modules_of(matrix: Matrix, vendor: str) -> tuple[str, ...]:
     """The kernel modules through which a vendor's stack reaches its cards; bound to anything else, they compute nothing."""
-    return next((backend.modules for backend in matrix.backends.values() if vendor and backend.vendor == vendor), ())
+    own = (backend.modules for backend in matrix.backends.values() if vendor and backend.vendor == vendor)
+    return next((modules for modules in own if modules), ())
 
 
 def _missing_module(modules: Sequence[str], vendor: str, machine: Machine, platform: Platform) -> str:

@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from envkit.matrix import load
-from envkit.model import Build, FrameworkRelease, Matrix, Os, Verdict, Wish
+from envkit.model import Build, Facts, FrameworkRelease, Gpu, Machine, Matrix, Os, Verdict, Wish
 from envkit.resolve import resolve
 
 FACTS = Path(__file__).resolve().parents[3].parent / "shared/facts"
@@ -382,3 +382,12 @@ def test_other_frameworks_are_never_taken_unasked(matrix: Matrix) -> None:
     plan = resolve(matrix, Wish(os="linux", gpu="RTX 4090", framework="jax")).plan
     assert plan is not None
     assert plan.scheme == "linux-cuda-jax"
+
+
+@pytest.mark.parametrize("scheme", ["linux-xpu", "linux-openvino"])
+@pytest.mark.parametrize(("module", "fits"), [("xe", True), ("i915", True), ("vfio-pci", False)])
+def test_an_intel_gpu_has_to_be_in_the_hands_of_its_driver(matrix: Matrix, scheme: str, module: str, fits: bool) -> None:
+    """Two backends are Intel's; one of them names the modules."""
+    card = Gpu(name="Arc A770", pci_id="8086:56a0", arch="dg2", kernel_driver=module, vendor="intel")
+    machine = Machine(os="linux", os_id="ubuntu-24.04", arch="x86_64", glibc="2.39", gpus=(card,), modules=(module,))
+    assert (resolve(matrix, Wish(scheme=scheme, python="3.12"), Facts(machine=machine)).plan is not None) == fits
