@@ -38,7 +38,7 @@ SUMMARIES = {
     "schemes": "The schemes: what each needs, for whom it is, what it cannot do.",
     "advise": "The schemes ranked for a machine or a card to buy, with reasons for and against.",
     "resolve": "The best plan for a machine, or why nothing fits.",
-    "matrix": "Look at and check the compatibility matrix.",
+    "matrix": "Look at, check, refresh and export the compatibility matrix.",
     "render": "Write images/ and playbooks/, or say what is out of date.",
     "build": "Build images.",
     "verify": "Prove an environment by computing in it.",

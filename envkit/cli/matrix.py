@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from envkit.cli.matrix_refresh import command as refresh
 from envkit.cli.output import emit, emit_json, format_option
 from envkit.errors import InvalidFile, UsageError
 
@@ -23,7 +24,10 @@ _WHOLE = {"meta", "source", "backend", "framework", "scheme"}
 
 @click.group()
 def command() -> None:
-    """Look at and check the compatibility matrix."""
+    """Look at, check, refresh and export the compatibility matrix."""
+
+
+command.add_command(refresh, "refresh")
 
 
 # ---- show --------------------------------------------------------------------------------------------------------

@@ -35,11 +35,12 @@ DOORS = {
     "testinfra": ("verify",),
     "pytest": ("verify",),
     "requests": ("matrix.refresh", "bundle", "sources"),
+    "tomlkit": ("matrix.refresh",),
     "packaging": tuple(ROW),
     "uv": ("venv", "sources", "build"),
 }
 # Those that cost start-up time, or that a system may lack, are imported where they are used.
-HEAVY = {"rich", "jinja2", "docker", "ansible_runner", "testinfra", "pytest", "requests"}
+HEAVY = {"rich", "jinja2", "docker", "ansible_runner", "testinfra", "pytest", "requests", "tomlkit"}
 # Processes start in one place; the probes run inside the target, where there is no envkit.
 PROCESS_MODULES = {"subprocess", "pty"}
 PROBES = ("detect.probe", "verify.probe")

@@ -1,0 +1,7 @@
+"""What upstream offers today against what the matrix says: read, compared, proposed and written into matrix.toml."""
+
+from __future__ import annotations
+
+from envkit.matrix.refresh.refreshing import Options, Report, refresh, write
+
+__all__ = ["Options", "Report", "refresh", "write"]
