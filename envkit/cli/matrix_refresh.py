@@ -111,6 +111,7 @@ def _document(path: Path, report: Report) -> dict[str, Any]:
         "changes": [plain_change(change) for change in report.changes],
         "places": [{"url": place.url, "state": place.state, "why": place.why} for place in report.places],
         "left_out": {name: list(versions) for name, versions in report.left_out.items()},
+        "measured": [],
         "seconds": round(report.seconds, 3),
         "bytes_read": report.bytes_read,
         "requests": report.requests,

@@ -68,10 +68,20 @@ class Listing:
 # ---- reading -----------------------------------------------------------------------------------------------------
 
 
+def page_of(base: str, name: str) -> str:
+    """The address of a project's page on an index; an index that is one page is that page."""
+    return base if base.endswith((".html", ".htm")) else f"{base.rstrip('/')}/{name}/"
+
+
 def read_listing(net: Net, index: str, base: str, name: str) -> Listing:
     """The listing of a project on the index at `base`. Raises Unreachable or Distrusted."""
-    url = f"{base.rstrip('/')}/{name}/"
+    url = page_of(base, name)
     answer = net.get(url, {"Accept": ACCEPT})
+    if answer.gone and index != PYPI and url != base:
+        # Some indexes are one page of links to everything.
+        whole = net.get(base.rstrip("/") + "/", {"Accept": ACCEPT})
+        if not whole.gone and any(wheel_of(file, name) for file in parse_listing(whole, name)):
+            answer, url = whole, base
     if answer.gone:
         return Listing(index=index, name=name, place=shown(url), files=(), wheels=(), known=False)
     if answer.status != 200:

@@ -25,12 +25,12 @@ class Metadata:
     extras: tuple[str, ...] = ()
 
     def pin_of(self, name: str) -> str:
-        """The one version of `name` that is required ("==2.9.0"), or ""."""
+        """The one release of `name` that is required ("==2.9.0", "==2.9.0.*"), or ""."""
         found = {
-            specifier.version
+            specifier.version.removesuffix(".*")
             for requirement in _named(self.requires, name)
             for specifier in requirement.specifier
-            if specifier.operator in ("==", "===") and "*" not in specifier.version
+            if specifier.operator in ("==", "===")
         }
         return found.pop() if len(found) == 1 else ""
 
@@ -43,9 +43,10 @@ class Metadata:
 
     def specifier_of(self, name: str) -> str:
         """What it asks of `name`, as text: ">=1.20,<2"; "" where nothing."""
-        return ",".join(
-            sorted({str(requirement.specifier) for requirement in _named(self.requires, name) if requirement.specifier})
-        )
+        from packaging.specifiers import SpecifierSet
+
+        texts = [str(requirement.specifier) for requirement in _named(self.requires, name) if requirement.specifier]
+        return ",".join(sorted({str(one) for text in texts for one in SpecifierSet(text)}))
 
     def cuda(self, platform: str = "linux/x86_64") -> str:
         """The CUDA release (12.8) whose runtime it requires on a platform, or ""."""
@@ -64,14 +65,14 @@ class Metadata:
         return found.pop() if len(found) == 1 else ""
 
     def halves(self) -> tuple[str, ...]:
-        """The packages that it requires in exactly its own version: the other halves of a framework in pieces (jaxlib)."""
+        """The packages that it requires up to its own version: the other halves of a framework in pieces (jaxlib)."""
         from packaging.requirements import Requirement
 
         found = []
         for text in self.requires:
             requirement = Requirement(text)
             exact = {one.operator for one in requirement.specifier if one.version == self.version}
-            if requirement.marker is None and (exact & {"==", "==="} or exact >= {">=", "<="}):
+            if requirement.marker is None and exact & {"==", "===", "<="}:
                 found.append(normal(requirement.name))
         return tuple(found)
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from envkit.errors import StepFailed, UsageError
-from envkit.matrix.refresh import compare as decide
+from envkit.matrix.refresh import upstream as decide
 from envkit.matrix.refresh.changes import LOOK, Change, SourceBook, SourceRow
-from envkit.matrix.refresh.compare import Upstream
-from envkit.matrix.refresh.listings import ANY, PYPI, File, Listing, normal, read_listing, release_key
+from envkit.matrix.refresh.compare import compare
+from envkit.matrix.refresh.listings import ANY, PYPI, File, Listing, normal, page_of, read_listing, release_key
 from envkit.matrix.refresh.metadata import Metadata, read_metadata
 from envkit.matrix.refresh.net import Distrusted, Net, Settings, Trouble, Unreachable, all_at_once, shown
+from envkit.matrix.refresh.propose import compare_library
+from envkit.matrix.refresh.upstream import Upstream
 from envkit.model import Framework, Matrix
 
 LIBRARIES = "libraries"
@@ -88,7 +90,13 @@ def choices(matrix: Matrix) -> tuple[str, ...]:
 # ---- reading and comparing ---------------------------------------------------------------------------------------
 
 
-def refresh(matrix: Matrix, settings: Settings, options: Options, tell: Callable[[str], None] = lambda _: None) -> Report:
+def refresh(
+    matrix: Matrix,
+    settings: Settings,
+    options: Options,
+    tell: Callable[[str], None] = lambda _: None,
+    net: Net | None = None,
+) -> Report:
     """Compares the matrix with what upstream has today; changes nothing. Raises UsageError for an unknown name in `only`."""
     from envkit.matrix.fields import meant
 
@@ -98,7 +106,7 @@ def refresh(matrix: Matrix, settings: Settings, options: Options, tell: Callable
                 f"unknown framework '{name}'{meant(name, choices(matrix))}", hint=f"one of: {', '.join(choices(matrix))}"
             )
     begin = time.monotonic()
-    net = Net(settings, limit=options.limit)
+    net = net or Net(settings, limit=options.limit)
     run = _Run(matrix, settings, options, net)
     frameworks = [row for name, row in matrix.frameworks.items() if not options.only or name in options.only]
     libraries = list(matrix.libraries) if not options.only or LIBRARIES in options.only else []
@@ -108,13 +116,13 @@ def refresh(matrix: Matrix, settings: Settings, options: Options, tell: Callable
     left_out: dict[str, tuple[str, ...]] = {}
     for framework in frameworks:
         upstream = run.upstream(framework)
-        changes += decide.compare(matrix, framework, upstream, run.book)
-        if out := decide.left_out(framework, upstream.listing(PYPI, framework.package)):
+        changes += compare(matrix, framework, upstream, run.book)
+        if out := decide.left_out(framework, upstream.whole(framework)):
             left_out[framework.name] = out
     for name in libraries:
         listing = run.listings.get((PYPI, normal(name)))
         if listing is not None and listing.known:
-            changes += decide.compare_library(name, matrix.libraries[name], listing, run.book)
+            changes += compare_library(name, matrix.libraries[name], listing, run.book)
     return Report(
         changes=tuple(changes),
         places=tuple(run.places.values()),
@@ -148,7 +156,7 @@ class _Run:
     def note(self, url: str, state: str, why: str = "") -> None:
         """Notes what came of a place; the first trouble with it stays."""
         known = self.places.get(url)
-        if known is None or known.state == READ:
+        if known is None or known.state in (READ, NONE):
             self.places[url] = Place(url=url, state=state, why=why)
 
     def trouble(self, url: str, trouble: Trouble) -> None:
@@ -231,7 +239,7 @@ def _metadata_reader(net: Net, file: File) -> Callable[[], Metadata]:
 
 
 def _page_url(settings: Settings, page: tuple[str, str]) -> str:
-    return shown(f"{settings.mirrored(page[0]).rstrip('/')}/{page[1]}/")
+    return shown(page_of(settings.mirrored(page[0]), page[1]))
 
 
 def _smallest(listing: Listing, version: str) -> File | None:
