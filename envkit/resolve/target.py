@@ -485,7 +485,7 @@ def _set_aside(cards: tuple[Gpu, ...] | None, asked: str) -> tuple[tuple[Gpu, ..
     """The cards to plan for, and the integrated GPUs that have a card beside them and whose vendor was not asked for."""
     if cards is None or len(cards) < 2:
         return cards, ()
-    inside = [_is_integrated(card) for card in cards]
+    inside = [is_integrated(card) for card in cards]
     discrete = {card.vendor for card, integrated in zip(cards, inside, strict=True) if not integrated}
     shown: list[Gpu] = []
     hidden: list[Gpu] = []
@@ -531,7 +531,8 @@ def _is_intel_integrated(card: Gpu) -> bool:
     return not _INTEL_CARDS.search(card.name) if card.name else card.pci_address.removeprefix("0000:") == "00:02.0"
 
 
-def _is_integrated(card: Gpu) -> bool:
+def is_integrated(card: Gpu) -> bool:
+    """Whether it is the graphics part of a processor."""
     product = _product(card)
     if product is not None and product.kind:
         return product.kind in _INTEGRATED
