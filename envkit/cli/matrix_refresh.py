@@ -103,6 +103,7 @@ def _matrix(file: Path | None, writing: bool) -> tuple[Path, Matrix, bytes]:
 
 
 def _document(path: Path, report: Report) -> dict[str, Any]:
+    from envkit.matrix.refresh.measuring import plain_measured
     from envkit.matrix.refresh.refreshing import plain_change
 
     return {
@@ -111,7 +112,7 @@ def _document(path: Path, report: Report) -> dict[str, Any]:
         "changes": [plain_change(change) for change in report.changes],
         "places": [{"url": place.url, "state": place.state, "why": place.why} for place in report.places],
         "left_out": {name: list(versions) for name, versions in report.left_out.items()},
-        "measured": [],
+        "measured": plain_measured(report.measured),
         "seconds": round(report.seconds, 3),
         "bytes_read": report.bytes_read,
         "requests": report.requests,
@@ -127,6 +128,8 @@ def _text(report: Report) -> str:
     lines: list[str] = []
     for table, changes in rows_of(report.changes).items():
         lines += [table, *(line for change in changes for line in _change(change)), ""]
+    if report.measured:
+        lines += [*_measured(report), ""]
     for name, versions in report.left_out.items():
         few = ", ".join(versions[:6]) + (", ..." if len(versions) > 6 else "")
         lines.append(f"{name}: {len(versions)} older releases on PyPI are not in the matrix: {few}")
@@ -135,6 +138,24 @@ def _text(report: Report) -> str:
     compared = f"{len(report.read)} places read, {len(report.unreachable)} not reached, {len(report.refused)} refused"
     lines.append(f"{summary or 'no differences'} ({compared}; {report.bytes_read / 1e6:.1f} MB in {report.seconds:.1f} s)")
     return "\n".join(lines)
+
+
+def _measured(report: Report) -> list[str]:
+    """The wheels that were looked into, each with what it says of its row."""
+    words = {True: "equal", False: "DIFFERS", None: "-"}
+    rows = []
+    for one in report.measured:
+        code = one.code
+        archs = " ".join((*code.archs, *(f"{arch}+ptx" for arch in code.ptx))) if code else ""
+        cost = f"{code.bytes_read / 1e6:6.1f} MB {code.seconds:5.1f} s" if code else ""
+        what = f"{one.framework} {one.version} {one.platform}"
+        tag = one.build.split(" ")[1] if one.build else ""
+        rows.append(f"  {words[one.agrees]:<8}{what:<36}{tag:<12}{cost:<19}{archs}{'; ' if archs and one.why else ''}{one.why}")
+    compared = [one for one in report.measured if one.agrees is not None]
+    equal = sum(one.agrees is True for one in compared)
+    spent = sum(one.code.bytes_read for one in report.measured if one.code) / 1e6
+    head = f"measured: {len(report.measured)} wheels, {equal} of {len(compared)} equal to the matrix, {spent:.0f} MB read"
+    return [head, *rows]
 
 
 def _change(change: Change) -> list[str]:

@@ -106,6 +106,19 @@ class SourceBook:
         self.read[row.id] = row
         return row.id
 
+    def found(self, row: SourceRow) -> str:
+        """The id of a source for one kind of fact: the row that the matrix has for it, or `row`."""
+        known = [
+            word
+            for word, other in self._known.items()
+            if other.url == row.url and re.search(r"(?i)(compile flags|code read)", other.text)
+        ]
+        if known:
+            other = self._known[known[0]]
+            row = SourceRow(id=other.id, text=other.text, url=other.url)
+        self.read[row.id] = row
+        return row.id
+
     @property
     def missing(self) -> tuple[SourceRow, ...]:
         """Rows that the matrix does not have yet."""

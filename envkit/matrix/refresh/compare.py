@@ -286,7 +286,7 @@ def _facts(
             because.append(f"no wheels for {' '.join(lost)}" if lost else "wheels for other Pythons")
     word, value = ("macos", build.macos) if build.platforms[0].startswith("macos/") else ("glibc", build.glibc)
     floors = {floor for each in seen.values() for floor in each.floors}
-    if floors and _contradicts(word, str(value) if value else "", floors, exact=not build.packages):
+    if floors and _contradicts(word, str(value) if value else "", floors, exact=not (build.packages or build.extras)):
         now[word], was[word] = max((each.floor for each in seen.values()), key=parts), str(value) if value else None
         because.append(f"its wheels name {word} {' and '.join(sorted(floors, key=parts))}")
     return now, was, because

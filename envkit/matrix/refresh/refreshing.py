@@ -14,6 +14,7 @@ from envkit.matrix.refresh import upstream as decide
 from envkit.matrix.refresh.changes import LOOK, Change, SourceBook, SourceRow
 from envkit.matrix.refresh.compare import compare
 from envkit.matrix.refresh.listings import ANY, PYPI, File, Listing, normal, page_of, read_listing, release_key
+from envkit.matrix.refresh.measuring import Measured, measure_all
 from envkit.matrix.refresh.metadata import Metadata, read_metadata
 from envkit.matrix.refresh.net import Distrusted, Net, Settings, Trouble, Unreachable, all_at_once, shown
 from envkit.matrix.refresh.propose import compare_library
@@ -51,6 +52,7 @@ class Report:
     changes: tuple[Change, ...]
     places: tuple[Place, ...]
     sources: tuple[SourceRow, ...] = ()  # the rows of [source] that were read again
+    measured: tuple[Measured, ...] = ()
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # framework -> older releases that it never had
     seconds: float = 0.0
     bytes_read: int = 0
@@ -114,8 +116,9 @@ def refresh(
     run.read_pages(frameworks, libraries)
     changes: list[Change] = []
     left_out: dict[str, tuple[str, ...]] = {}
+    upstreams: dict[str, Upstream] = {}
     for framework in frameworks:
-        upstream = run.upstream(framework)
+        upstream = upstreams[framework.name] = run.upstream(framework)
         changes += compare(matrix, framework, upstream, run.book)
         if out := decide.left_out(framework, upstream.whole(framework)):
             left_out[framework.name] = out
@@ -123,8 +126,12 @@ def refresh(
         listing = run.listings.get((PYPI, normal(name)))
         if listing is not None and listing.known:
             changes += compare_library(name, matrix.libraries[name], listing, run.book)
+    measured: list[Measured] = []
+    if options.measure:
+        measured, changes = measure_all(matrix, upstreams, changes, net, run.book, tell)
     return Report(
         changes=tuple(changes),
+        measured=tuple(measured),
         places=tuple(run.places.values()),
         sources=_needed(run.book, changes, matrix),
         left_out=left_out,
