@@ -16,14 +16,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from envkit.doctor import amd, apple, ascend, container, directml, index, intel, nvidia, tpu, wheel, windows, wsl
+from envkit.doctor import (
+    amd,
+    apple,
+    ascend,
+    container,
+    directml,
+    index,
+    intel,
+    nvidia,
+    nvidia_modules,
+    nvidia_systems,
+    tpu,
+    wheel,
+    windows,
+    wsl,
+)
 from envkit.doctor.case import Case
 from envkit.model import Diagnosis, Facts, Finding, Matrix
 
 Check = Callable[[Case], Iterator[Finding]]
 
 # Written out, never collected by scanning.
-MODULES = (wheel, index, nvidia, container, wsl, amd, intel, directml, apple, tpu, ascend, windows)
+MODULES = (
+    wheel,
+    index,
+    nvidia,
+    nvidia_modules,
+    nvidia_systems,
+    container,
+    wsl,
+    amd,
+    intel,
+    directml,
+    apple,
+    tpu,
+    ascend,
+    windows,
+)
 CHECKS: tuple[Check, ...] = tuple(check for module in MODULES for check in module.CHECKS)
 
 # A cause and what else it makes look broken.
