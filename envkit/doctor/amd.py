@@ -409,7 +409,8 @@ def rocm_user_not_in_render_group(case: Case) -> Iterator[Finding]:
         r"/dev/kfd\S*(?: read-write)?[\"':]*[: ].*(?:permission denied|operation not permitted|zugriff verweigert|权限不够"
         r"|permiso denegado|permission non accord|отказано)"
     ) or case.hit(
-        r"is not (?:a )?member of [\"']?(?:render|video)[\"']? group|not in (?:the )?[\"']?(?:render|video)[\"']? group"
+        r"(?:permission denied|not permitted|PermissionError).*/dev/kfd"
+        r"|is not (?:a )?member of [\"']?(?:render|video)[\"']? group|not in (?:the )?[\"']?(?:render|video)[\"']? group"
     )
     render = case.hit(r"/dev/dri/renderD\d+.*(?:permission denied|operation not permitted)") if _amd(case) else None
     denied = [path for path in case.machine.devices_denied or () if "kfd" in path]

@@ -74,7 +74,7 @@ def directml_torch_pin_conflict(case: Case) -> Iterator[Finding]:
     have, torch = packages.get("torch-directml", ""), packages.get("torch", "")
     wanted = _pinned(case, have)
     said = case.hit(
-        r"torch[-_]directml\S*(?: \S+)? (?:requires|depends on) torch\b|because torch[-_]directml.*torch"
+        r"torch[-_]directml\S*(?: \S+)? (?:requires|depends on) torch\b|because torch[-_]directml\S* depends on torch"
         r"|torch[-_]directml.*(?:conflict|incompatible)"
         r"|cannot install .*torch[-_]directml.*torch|cannot install .*torch.*torch[-_]directml"
         r"|torch[-_]directml and torch\S* .*(?:conflict|incompatible)"
