@@ -61,12 +61,13 @@ def result_line(result: Result) -> str:
 
 
 def step_words(proof: Proof) -> str:
-    """Where a step was trained: "one step trained on cuda:0 (NVIDIA H200)"."""
+    """What was computed where: "one step trained on cuda:0 (NVIDIA H200)"."""
+    done = "one inference computed" if any(check.id == "infer-step" for check in proof.checks) else "one step trained"
     devices = devices_of(proof)
     if not devices:
-        return "one step trained"
+        return done
     named = [f"{d['device']} ({d['name']})" if d.get("name") else str(d["device"]) for d in devices]
-    return f"one step trained on {', '.join(named)}"
+    return f"{done} on {', '.join(named)}"
 
 
 def devices_of(proof: Proof) -> list[dict[str, Any]]:

@@ -28,21 +28,25 @@ def measured_lines(proof: Proof) -> list[str]:
     """The measured values that a reader looks for: the framework, and the step of each device."""
     measured = proof.measured
     lines = []
-    if measured.get("torch"):
+    framework = str(measured.get("framework") or "torch")
+    if measured.get(framework):
         built = [
             f"{title} {measured[key]}" for key, title in (("cuda", "CUDA"), ("hip", "HIP"), ("xpu", "XPU")) if measured.get(key)
         ]
-        parts = [f"torch {measured['torch']}" + (f" ({', '.join(built)})" if built else "")]
+        parts = [f"{framework} {measured[framework]}" + (f" ({', '.join(built)})" if built else "")]
         if measured.get("python"):
             parts.append(f"Python {measured['python']}")
         if measured.get("import_seconds"):
             parts.append(f"imported in {measured['import_seconds']:.2f} s")
         lines.append(", ".join(parts))
     for device in devices_of(proof):
-        loss = f"loss {_number(device.get('loss_before'))} -> {_number(device.get('loss_after'))}"
-        difference = f"largest difference to the CPU {_number(device.get('max_abs_diff_to_cpu'), '.2e')}"
-        step = f", step {device['step_seconds']:.3f} s" if device.get("step_seconds") is not None else ""
-        lines.append(f"{device['device']}: {loss}, {difference}{step}")
+        words = []
+        if "loss_before" in device:
+            words.append(f"loss {_number(device['loss_before'])} -> {_number(device.get('loss_after'))}")
+        words.append(f"largest difference to the reference {_number(device.get('max_abs_diff_to_cpu'), '.2e')}")
+        if device.get("step_seconds") is not None:
+            words.append(f"{'step' if 'loss_before' in device else 'inference'} {device['step_seconds']:.3f} s")
+        lines.append(f"{device['device']}: {', '.join(words)}")
     return lines
 
 

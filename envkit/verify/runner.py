@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shlex
 import zlib
 from collections.abc import Sequence
@@ -54,11 +55,15 @@ def aim_at_scheme(scheme: Scheme, backend: Backend) -> Aim:
     """What a scheme alone says: its backend and framework, without versions."""
     expect = {
         "scheme": scheme.name,
-        "backend": {"name": backend.name, "device": backend.device},
+        "backend": {"name": backend.name, "device": scheme.device or backend.device},
         "framework": {"name": scheme.framework},
         "env": dict(scheme.env),
     }
     return Aim(expect=expect, scheme=scheme.name)
+
+
+def _framework(aim: Aim) -> str:
+    return str(aim.expect.get("framework", {}).get("name") or "torch")
 
 
 def _aim(target: Plan | Aim) -> Aim:
@@ -208,7 +213,7 @@ def verify_image(
     if not any(flag.startswith(("--net", "--network")) for flag in flags):
         flags.append("--network=none")  # a proof needs no network, and a container without one starts faster
     argv = ["docker", "run", "--rm", f"--name={name}", *flags, f"--entrypoint={IMAGE_PYTHON}", image]
-    argv += ["-c", packed_probe(), "--packed", pack(aim.expect), *_flags(limit, level)]
+    argv += ["-c", packed_probe(_framework(aim)), "--packed", pack(aim.expect), *_flags(limit, level)]
     try:
         ended = run(argv, limit=limit + GRACE)
     finally:
@@ -314,7 +319,8 @@ def verify_host(
 def host_command(aim: Aim | None, *, python: str, scheme: str, recorded: bool, limit: float, level: str) -> list[str]:
     """The command that finds the environment on a host and proves it."""
     source = [*(["--expect", "recorded"] if recorded else []), *(["--packed", pack(aim.expect)] if aim else [])]
-    probe = ["-c", packed_probe(), *source, *_flags(limit, level)]
+    # The recorded plan may be of another framework than the one asked for: only it will tell.
+    probe = ["-c", packed_probe("" if recorded or aim is None else _framework(aim)), *source, *_flags(limit, level)]
     if python:
         return [python, *probe]
     if scheme:
@@ -394,14 +400,45 @@ def pack(document: dict[str, Any]) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
-@lru_cache(maxsize=1)
-def packed_probe() -> str:
-    """The probe as the argument of `python -c`: one round trip, nothing to copy, about 16 KB."""
-    source = (packaged("verify") / "probe.py").read_bytes()
-    text = base64.b64encode(zlib.compress(source, 9)).decode()
+@lru_cache(maxsize=16)
+def packed_probe(framework: str = "") -> str:
+    """The probe as the argument of `python -c`: one round trip, nothing to copy, about 25 KB.
+
+    Only what the plan's framework needs travels, where that is known: a command line on Windows has 32767 characters.
+    """
+    source = (packaged("verify") / "probe.py").read_text(encoding="utf-8")
+    text = base64.b64encode(zlib.compress(slim(source, framework).encode(), 9)).decode()
     # What lies in the current folder of the target is not the environment: it must not shadow a module.
     first = "import sys;sys.path[:1]==[''] and sys.path.pop(0);import zlib,base64;"
     return f"{first}exec(compile(zlib.decompress(base64.b64decode('{text}')),'<probe>','exec'),{{'__name__':'__main__'}})"
+
+
+def slim(source: str, framework: str = "") -> str:
+    """The probe without comments, docstrings and the annotations of functions, and without the sections of other frameworks."""
+    import ast
+
+    if framework:
+        sections = re.split(r"(?m)^(?=# ---- \w)", source)
+        own = [section for section in sections if _section_of(section) in ("", framework)]
+        source = "".join(own)
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
+            continue
+        if ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+            for word in (*node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg):
+                if word is not None:
+                    word.annotation = None
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _section_of(section: str) -> str:
+    """The framework that a section of the probe registers; "" for one that all need."""
+    found = re.search(r"(?m)^FRAMEWORKS\[\"(\w+)\"\] = ", section)
+    return found[1] if found else ""
 
 
 def _flags(limit: float, level: str) -> list[str]:

@@ -472,8 +472,9 @@ def test_a_level_is_how_far_the_probe_goes(stand_in: Callable[[str], Path], tmp_
 def test_a_backend_or_framework_that_the_probe_does_not_know_has_failed(tmp_path: Path) -> None:
     make_venv(tmp_path / "env")
     for expect, words in (
-        ({"backend": {"name": "tpu"}, "framework": {"name": "torch"}}, "this probe does not know the backend 'tpu'"),
-        ({"backend": {"name": "cpu"}, "framework": {"name": "jax"}}, "this probe does not know frameworks other than torch"),
+        ({"backend": {"name": "abacus"}, "framework": {"name": "torch"}}, "this probe does not know torch on 'abacus'"),
+        ({"backend": {"name": "cuda"}, "framework": {"name": "openvino"}}, "this probe does not know openvino on 'cuda'"),
+        ({"backend": {"name": "cpu"}, "framework": {"name": "caffe"}}, "this probe does not know the framework 'caffe'"),
     ):
         proof = verify_venv(Aim(expect=expect), tmp_path / "env", limit=30)
         assert not proof.passed

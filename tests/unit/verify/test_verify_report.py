@@ -108,11 +108,24 @@ linux-cuda on lab1, plan sha256:0123456789ab, 2026-11-30T22:35:50Z
   compute  train-step/cuda:1  passed      1.50 s  on cuda:1 the loss fell from 2.3 to 2.1
 
   torch 2.7.1+cu128 (CUDA 12.8), Python 3.12.4, imported in 2.50 s
-  cuda:0: loss 2.3 -> 2.1, largest difference to the CPU 1.00e-05, step 0.250 s
-  cuda:1: loss 2.3 -> not finite, largest difference to the CPU not finite
+  cuda:0: loss 2.3 -> 2.1, largest difference to the reference 1.00e-05, step 0.250 s
+  cuda:1: loss 2.3 -> not finite, largest difference to the reference not finite
 
 PASSED: one step trained on cuda:0 (NVIDIA H200), cuda:1"""
     assert results_text([PASSED]) == text
+
+
+def test_an_inference_as_text() -> None:
+    checks = (Check(id="infer-step", level="compute", outcome="passed", seconds=0.5, detail="on CPU one inference in 0.05 s"),)
+    device = {"device": "CPU", "name": "Intel", "max_abs_diff_to_cpu": 7e-8, "step_seconds": 0.05}
+    measured = {"framework": "openvino", "openvino": "2026.4.1", "python": "3.12.4", "devices": [device]}
+    lines = results_text([replace(PASSED, checks=checks, measured=measured)]).splitlines()
+    assert lines[4:] == [
+        "  openvino 2026.4.1, Python 3.12.4",
+        "  CPU: largest difference to the reference 7.00e-08, inference 0.050 s",
+        "",
+        "PASSED: one inference computed on CPU (Intel)",
+    ]
 
 
 def test_a_failure_as_text_ends_with_its_reason() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import base64
+import builtins
+import dis
 import json
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -15,8 +19,10 @@ from envkit import plan as plans
 from envkit.errors import InvalidFile, Unavailable, UsageError
 from envkit.model import Backend, Container, Os, Package, Plan, Scheme, Verdict
 from envkit.process import Completed
-from envkit.verify import aim_at_plan, aim_at_scheme, image_name, verify_host, verify_image, verify_venv
-from envkit.verify.runner import Image, host_command, judge_image, pack, packed_probe, recorded_plan, venv_python
+from envkit.verify import aim_at_plan, aim_at_scheme, image_name, probe, verify_host, verify_image, verify_venv
+from envkit.verify.runner import Image, host_command, judge_image, pack, packed_probe, recorded_plan, slim, venv_python
+
+PROBE = Path(probe.__file__)
 
 PLAN = Plan(
     scheme="linux-cuda",
@@ -95,9 +101,43 @@ def test_a_scheme_alone_says_backend_and_framework() -> None:
 
 def test_the_packed_probe_fits_every_command_line() -> None:
     # CreateProcess takes 32767 characters, Linux 131072 in one argument; the expectation and a shell's quotes need room too.
-    assert len(packed_probe()) < 28000
-    assert "\n" not in packed_probe()
-    compile(packed_probe(), "<packed>", "exec")
+    for framework in probe.FRAMEWORKS:
+        assert len(packed_probe(framework)) < 28000
+    # All frameworks travel only over a connection to a host, where the plan that is recorded there will tell.
+    assert len(packed_probe()) < 48000
+    for framework in ("", *probe.FRAMEWORKS):
+        assert "\n" not in packed_probe(framework)
+        compile(packed_probe(framework), "<packed>", "exec")
+
+
+def global_names(code: CodeType) -> set[str]:
+    """The names that a piece of code, with all that is in it, takes from its module or from Python."""
+    names = {word.argval for word in dis.get_instructions(code) if word.opname == "LOAD_GLOBAL"}
+    return names.union(*(global_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+
+
+@pytest.mark.parametrize("framework", ["", *probe.FRAMEWORKS])
+def test_a_slim_probe_lacks_nothing_that_it_uses(framework: str) -> None:
+    text = slim(PROBE.read_text(encoding="utf-8"), framework)
+    code = compile(text, "<slim>", "exec")
+    there: dict[str, Any] = {"__name__": "slim"}
+    exec(code, there)
+    assert set(there["FRAMEWORKS"]) == ({framework} if framework else set(probe.FRAMEWORKS))
+    assert global_names(code) - set(there) - set(dir(builtins)) <= {"WORKER"}
+
+
+def test_a_slim_probe_reads_as_old_python_does() -> None:
+    text = slim(PROBE.read_text(encoding="utf-8"))
+    ast.parse(text, feature_version=(3, 8))
+    assert '"""' not in text
+    assert len(text) < len(PROBE.read_text(encoding="utf-8"))
+
+
+def test_an_unknown_framework_leaves_what_all_need() -> None:
+    there: dict[str, Any] = {"__name__": "slim"}
+    exec(slim(PROBE.read_text(encoding="utf-8"), "caffe"), there)
+    assert there["FRAMEWORKS"] == {}
+    assert callable(there["prove"])
 
 
 # ---- venvs -------------------------------------------------------------------------------------------------------
