@@ -4,10 +4,10 @@
     python - --expect plan.json < probe.py      # the same, without a copy of this file
 
 It prints one JSON document on standard output, whatever libraries print, and exits 0 only if nothing failed and a
-training step passed on a device. Python 3.8 and later.
+training step passed on a device: one inference, of frameworks that do not train. Python 3.8 and later.
 
 The parent process imports no framework. A worker in a process group of its own imports it once, looks for devices and
-trains on the first; each further device gets a worker of its own. Results come back line by line, so that a worker that
+computes on the first; each further device gets a worker of its own. Results come back line by line, so that a worker that
 hangs or crashes has already told how far it came; the parent meanwhile does the checks that need no framework.
 """
 
@@ -15,9 +15,13 @@ from __future__ import annotations
 
 import argparse
 import base64
+import functools
 import json
 import marshal
+import math
+import operator
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,15 +58,55 @@ CHECKS = (
     ("device-visible", "framework"),
     ("device-code", "framework"),
     ("train-step", "compute"),
+    ("infer-step", "compute"),
     ("same-result", "compute"),
+    ("bf16-step", "compute"),
+    ("fp16-step", "compute"),
+    ("memory-freed", "compute"),
 )
 LEVEL_OF = dict(CHECKS)
 
 # What one float32 step may differ from the reference, relative to the largest value of each tensor. Rounding alone gives
-# about 1e-6; a kernel for another architecture gives garbage. MPS and DirectML promise less exact arithmetic.
-TOLERANCE = {"cpu": 1e-4, "cuda": 1e-3, "rocm": 1e-3, "xpu": 1e-3, "mps": 1e-2, "directml": 1e-2}
+# about 1e-6; a kernel for another architecture gives garbage. MPS, DirectML and processors that are made for matrices
+# promise less exact arithmetic: they may keep fewer bits of a factor.
+TOLERANCE = {
+    "cpu": 1e-4,
+    "cuda": 1e-3,
+    "rocm": 1e-3,
+    "xpu": 1e-3,
+    "openvino": 1e-3,
+    "mps": 1e-2,
+    "mlx": 1e-2,
+    "directml": 1e-2,
+    "npu": 1e-2,
+    "hpu": 1e-2,
+    "mlu": 1e-2,
+    "musa": 1e-2,
+    "tpu": 2e-2,
+    "xla": 2e-2,
+    "neuron": 2e-2,
+}
+# The same for steps in 16 bits, of which eight or eleven are the number itself.
+HALF_TOLERANCE = {"bfloat16": 0.1, "float16": 0.02}
+SHORT = {"bfloat16": "bf16-step", "float16": "fp16-step"}
 
-TITLES = {"cpu": "CPU", "cuda": "CUDA", "rocm": "ROCm", "xpu": "XPU", "mps": "MPS", "directml": "DirectML"}
+TITLES = {
+    "cpu": "CPU",
+    "cuda": "CUDA",
+    "rocm": "ROCm",
+    "xpu": "XPU",
+    "openvino": "OpenVINO",
+    "mps": "MPS",
+    "mlx": "Metal",
+    "directml": "DirectML",
+    "npu": "Ascend NPU",
+    "hpu": "Gaudi HPU",
+    "mlu": "MLU",
+    "musa": "MUSA",
+    "tpu": "TPU",
+    "xla": "XLA",
+    "neuron": "Neuron",
+}
 
 
 class InWords(Exception):
@@ -79,8 +123,11 @@ def one_line(text: object, most: int = 300) -> str:
 
 
 def describe(fault: BaseException) -> str:
-    """An exception as people write it: its kind and first words."""
-    return one_line("%s: %s" % (type(fault).__name__, fault)) if str(fault) else type(fault).__name__
+    """An exception as people write it: its kind and first words, and what caused it, which often says more."""
+    words = "%s: %s" % (type(fault).__name__, fault) if str(fault) else type(fault).__name__
+    if fault.__cause__ is None:
+        return one_line(words)
+    return one_line("%s (caused by %s)" % (one_line(words, 180), describe(fault.__cause__)))
 
 
 def part(expect: Document, *path: str) -> str:
@@ -136,7 +183,7 @@ def timed(identity: str, question: Callable[[], Answer]) -> Document:
         answer = question()
     except InWords as fault:
         answer = (FAILED, str(fault))
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:
         answer = (FAILED, describe(fault))
     return check(identity, LEVEL_OF[identity], answer, time.perf_counter() - started)
 
@@ -159,11 +206,11 @@ def write_all(descriptor: int, text: str) -> None:
 # ---- host --------------------------------------------------------------------------------------------------------
 
 
-def read_text(path: str) -> str:
-    """What a small file says, "" when it cannot be read."""
+def read_text(path: str, most: int = 65536) -> str:
+    """What a file says at its beginning, "" when it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(65536)
+            return file.read(most)
     except OSError:
         return ""
 
@@ -202,6 +249,11 @@ NODES = {
     "cuda": [["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/nvmap"]],
     "rocm": [["/dev/kfd", "/dev/dxg"], ["/dev/dri/renderD*", "/dev/dxg"]],
     "xpu": [["/dev/dri/renderD*", "/dev/dxg"]],
+    "npu": [["/dev/davinci[0-9]*"], ["/dev/davinci_manager"], ["/dev/hisi_hdc"]],
+    "mlu": [["/dev/cambricon_dev*"], ["/dev/cambricon_ctl"]],
+    "musa": [["/dev/mtgpu*"]],
+    "tpu": [["/dev/accel[0-9]*", "/dev/vfio/[0-9]*"]],
+    "neuron": [["/dev/neuron[0-9]*"]],
 }
 
 
@@ -316,9 +368,16 @@ def pins(expect: Document) -> List[Document]:
 
 def flavoured(expect: Document) -> List[Document]:
     """The pinned packages that come in flavours: the framework, and what shares its index or has a local version."""
-    framework = part(expect, "framework", "name") or "torch"
-    own = {p.get("index") for p in pins(expect) if p["name"] == framework} - {"pypi", None}
-    return [p for p in pins(expect) if p["name"] == framework or "+" in p["version"] or p.get("index") in own]
+    framework = framework_pin(expect, part(expect, "framework", "name") or "torch")
+    own = {framework.get("index")} - {"pypi", None}
+    return [p for p in pins(expect) if p is framework or "+" in p["version"] or p.get("index") in own]
+
+
+def framework_pin(expect: Document, framework: str) -> Document:
+    """The pinned package that is the framework: of its own name, or the first where its name begins so (onnxruntime-gpu)."""
+    own = [p for p in pins(expect) if p["name"] == framework]
+    named = [p for p in pins(expect)[:1] if framework != "torch" and p["name"].startswith(framework)]
+    return (own + named + [{}])[0]
 
 
 def judge_versions(wanted: Sequence[Document], have: Dict[str, List[str]]) -> Answer:
@@ -370,22 +429,44 @@ def load_framework(expect: Document, measured: Document) -> Any:
     """The imported framework; raises InWords where it cannot be had."""
     import importlib
 
+    framework = FRAMEWORKS[part(expect, "framework", "name") or "torch"]
+    name, top = framework.name, framework.module.partition(".")[0]
     started = time.perf_counter()
     try:
-        torch = importlib.import_module("torch")
+        module = importlib.import_module(framework.module)
     except ModuleNotFoundError as fault:
-        if fault.name == "torch":
-            raise InWords("torch is not installed in this environment") from None
-        raise InWords("torch cannot be imported: %s" % describe(fault)) from None
-    except Exception as fault:
-        raise InWords("torch cannot be imported: %s" % describe(fault)) from None
-    if not isinstance(getattr(torch, "__version__", None), str):
-        where = ", ".join(getattr(torch, "__path__", []))
-        raise InWords("torch is only what an uninstall left behind: there is no module in %s" % (where or "its folder"))
+        if fault.name in (top, framework.module):
+            raise InWords("%s is not installed in this environment" % name) from None
+        raise InWords("%s cannot be imported: %s" % (name, describe(fault))) from None
+    except (Exception, SystemExit) as fault:
+        raise InWords("%s cannot be imported: %s" % (name, describe(fault))) from None
+    if not isinstance(getattr(module, "__version__", None), str):
+        where = ", ".join(getattr(module, "__path__", []))
+        raise InWords("%s is only what an uninstall left behind: there is no module in %s" % (name, where or "its folder"))
     measured["import_seconds"] = round(time.perf_counter() - started, 4)
-    measured["torch"] = str(torch.__version__)
-    measured["torch_path"] = os.path.dirname(getattr(torch, "__file__", None) or "")
-    return torch
+    measured["framework"] = name
+    measured[name] = framework.version(module)
+    measured[name + "_path"] = os.path.dirname(getattr(module, "__file__", None) or "")
+    return module
+
+
+def load_plugins(expect: Document, backend: str) -> List[str]:
+    """The names of the modules through which the framework reaches the backend, each imported."""
+    import importlib
+
+    framework = FRAMEWORKS[part(expect, "framework", "name") or "torch"]
+    loaded = framework.plugins(backend, expect)
+    for name in loaded:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as fault:
+            if name == fault.name or name.startswith(str(fault.name) + "."):
+                words = "%s is not installed in this environment: %s reaches %s through it"
+                raise InWords(words % (str(fault.name), framework.name, TITLES[backend])) from None
+            raise InWords("%s cannot be imported: %s" % (name, describe(fault))) from None
+        except (Exception, SystemExit) as fault:
+            raise InWords("%s cannot be imported: %s" % (name, describe(fault))) from None
+    return loaded
 
 
 def load_companions(expect: Document) -> List[str]:
@@ -393,17 +474,798 @@ def load_companions(expect: Document) -> List[str]:
     import importlib
     import importlib.util
 
+    top = FRAMEWORKS[part(expect, "framework", "name") or "torch"].module.partition(".")[0]
     loaded = []
     for package in pins(expect):
         name = package["name"].replace("-", "_")
-        if name == "torch" or not importlib.util.find_spec(name):
+        if name == top or not importlib.util.find_spec(name):
             continue
         try:
             importlib.import_module(name)
-        except Exception as fault:
+        except (Exception, SystemExit) as fault:
             raise InWords("%s cannot be imported: %s" % (name, describe(fault))) from None
         loaded.append(name)
     return loaded
+
+
+def find_devices(module: Any, backend: str, framework: str = "torch", wanted: str = "") -> Tuple[Answer, List[Document]]:
+    """The devices of `backend`, and the answer about them. Zero devices have failed."""
+    import warnings
+
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        why = ""
+        try:
+            devices = FRAMEWORKS[framework].visible(module, backend, wanted)
+        except InWords as fault:
+            devices, why = [], str(fault)
+        except (Exception, SystemExit) as fault:
+            # Asking for an absent device raises, by framework and version, ImportError, AttributeError, AssertionError,
+            # NotImplementedError, RuntimeError, ValueError or OSError.
+            devices, why = [], describe(fault)
+    if devices:
+        words = ["%s %s" % (d["device"], " ".join(w for w in (d["name"], d["arch"]) if w)) for d in devices]
+        return (PASSED, ", ".join(word.strip() for word in words)), devices
+    # The reason for an empty answer is often only in a warning: "The NVIDIA driver on your system is too old".
+    said = [one_line(w.message, 200) for w in heard if "initiali" in str(w.message) or "driver" in str(w.message)]
+    if said and said[0] not in why:
+        why = "%s; %s" % (why, said[0]) if why else said[0]
+    return (FAILED, "no %s device is visible%s" % (TITLES[backend], ": " + why if why else "")), []
+
+
+# ---- the reference model -----------------------------------------------------------------------------------------
+
+# Four images of two channels and 8 x 8 points: convolution, tanh, attention over the 16 places, mean, matrix product and,
+# for training, cross-entropy. Small enough that plain Python computes it in float64 in milliseconds, so that nothing which
+# is to be proven takes part in its own proof.
+IMAGES, CHANNELS, SIDE, WIDTH, CLASSES = 4, 2, 8, 8, 5
+PLACES = (SIDE // 2) ** 2
+RATE = 0.25
+
+
+def draw_model() -> Document:
+    """The numbers that every framework starts from, as nested lists; all are exact in float16 and bfloat16 too."""
+    import random
+
+    source = random.Random(20)
+
+    def draw(size: float, *shape: int) -> Any:
+        if shape:
+            return [draw(size, *shape[1:]) for _ in range(shape[0])]
+        return int(source.uniform(-64.0, 64.0)) / 64.0 * size
+
+    return {
+        "images": draw(1.0, IMAGES, CHANNELS, SIDE, SIDE),
+        "labels": [source.randrange(CLASSES) for _ in range(IMAGES)],
+        "conv": draw(0.5, WIDTH, CHANNELS, 3, 3),
+        "attention": draw(0.5, WIDTH, WIDTH),
+        "head": draw(1.0, WIDTH, CLASSES),
+    }
+
+
+def flat(values: Any) -> List[float]:
+    """Nested lists as one list of numbers."""
+    if not isinstance(values, list):
+        return [float(values)]
+    return [number for value in values for number in flat(value)]
+
+
+def times(left: Any, right: Any) -> Any:
+    """The matrix product of two lists of rows."""
+    columns = turned(right)
+    return [[sum(map(operator.mul, row, column)) for column in columns] for row in left]
+
+
+def turned(rows: Any) -> Any:
+    """The transpose of a list of rows."""
+    return [list(column) for column in zip(*rows)]  # noqa: B905 - `strict` came with Python 3.10
+
+
+def plus(left: Any, right: Any, share: float = 1.0) -> Any:
+    """Each of `left` with `share` of what stands in the same place of `right`."""
+    return [[a + share * b for a, b in zip(one, other)] for one, other in zip(left, right)]  # noqa: B905 - as above
+
+
+def softmax(row: Sequence[float]) -> List[float]:
+    """The shares of a row of numbers."""
+    top = max(row)
+    powers = [math.exp(value - top) for value in row]
+    return [power / sum(powers) for power in powers]
+
+
+def patches(image: Any) -> Any:
+    """The 3 x 3 surroundings of every second point of an image, a row each: what a convolution multiplies."""
+    rows = []
+    for top in range(-1, SIDE - 1, 2):
+        for left in range(-1, SIDE - 1, 2):
+            places = [(y, x) for y in range(top, top + 3) for x in range(left, left + 3)]
+            rows.append([c[y][x] if 0 <= y < SIDE and 0 <= x < SIDE else 0.0 for c in image for y, x in places])
+    return rows
+
+
+def pass_through(model: Document, gradients: Optional[Document]) -> Tuple[List[List[float]], float]:
+    """The model's outputs and loss in plain Python; adds to `gradients` (by name, rows as in the product) where given."""
+    kernel = turned([flat(one) for one in model["conv"]])
+    outputs, loss = [], 0.0
+    for image, label in zip(model["images"], model["labels"]):  # noqa: B905 - as above
+        seen = patches(image)
+        tokens = [[math.tanh(value) for value in row] for row in times(seen, kernel)]
+        query = times(tokens, model["attention"])
+        shares = [softmax([0.5 * value for value in row]) for row in times(query, turned(tokens))]
+        mixed = plus(times(shares, tokens), tokens)
+        pooled = [sum(column) / PLACES for column in turned(mixed)]
+        output = times([pooled], model["head"])[0]
+        outputs.append(output)
+        chances = softmax(output)
+        loss -= math.log(chances[label]) / IMAGES
+        if gradients is None:
+            continue
+        d_output = [(chance - (place == label)) / IMAGES for place, chance in enumerate(chances)]
+        d_mixed = [[value / PLACES for value in times([d_output], turned(model["head"]))[0]]] * PLACES
+        d_shares = times(d_mixed, turned(tokens))
+        inner = [sum(map(operator.mul, one, other)) for one, other in zip(d_shares, shares)]  # noqa: B905 - as above
+        d_scores = [
+            [0.5 * share * (value - mean) for value, share in zip(row, own)]  # noqa: B905 - as above
+            for row, own, mean in zip(d_shares, shares, inner)  # noqa: B905 - as above
+        ]
+        d_query = times(d_scores, tokens)
+        d_tokens = plus(d_mixed, times(turned(shares), d_mixed))
+        d_tokens = plus(plus(d_tokens, times(turned(d_scores), query)), times(d_query, turned(model["attention"])))
+        d_inner = [[d * (1.0 - t * t) for d, t in zip(one, other)] for one, other in zip(d_tokens, tokens)]  # noqa: B905 - as above
+        for name, more in (
+            ("conv", turned(times(turned(seen), d_inner))),
+            ("attention", times(turned(tokens), d_query)),
+            ("head", times(turned([pooled]), [d_output])),
+        ):
+            gradients[name] = plus(gradients[name], more) if name in gradients else more
+    return outputs, loss
+
+
+def plain_step() -> Document:
+    """One training step of the reference model in plain Python: what a framework's own step is held to."""
+    model = draw_model()
+    gradients: Document = {}
+    outputs, before = pass_through(model, gradients)
+    after = dict(model, conv=[[flat(one)] for one in model["conv"]])
+    for name in ("conv", "attention", "head"):
+        after[name] = plus([flat(one) for one in model[name]], gradients[name], -RATE)
+    return {
+        "loss_before": before,
+        "loss_after": pass_through(after, None)[1],
+        "gradients": {name: flat(rows) for name, rows in gradients.items()},
+        "outputs": {"output": flat(outputs)},
+    }
+
+
+# ---- frameworks --------------------------------------------------------------------------------------------------
+
+
+# What a worker sets where neither the plan nor the caller does: on newer accelerators float32 is else computed with fewer
+# bits, which hides a wrong kernel behind a wide tolerance. JAX takes three quarters of every GPU's memory when it starts.
+WORKER_ENV = {
+    "torch": {"NEURON_CC_FLAGS": "--auto-cast=none"},
+    "jax": {"NVIDIA_TF32_OVERRIDE": "0", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+    "mlx": {"MLX_ENABLE_TF32": "0"},
+    "onnxruntime": {"NVIDIA_TF32_OVERRIDE": "0"},
+    "mindspore": {"GLOG_v": "3"},
+    "tensorflow": {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"},
+}
+
+
+class Framework:
+    """How a framework is asked. Methods get the imported module; all of them run in a worker."""
+
+    name = ""  # what plans call it
+    module = ""  # what is imported
+    task = "train"  # "infer" where a framework does not train: one inference is held to the reference
+    backends: Tuple[str, ...] = ()
+
+    def version(self, module: Any) -> str:
+        """The version that the imported module shows."""
+        return str(module.__version__)
+
+    def plugins(self, backend: str, expect: Document) -> List[str]:
+        """The modules through which the framework reaches the backend, beside its own."""
+        return []
+
+    def judge_build(self, expect: Document, module: Any, measured: Document) -> Answer:
+        """Whether what was imported is the build that the plan names."""
+        return judge_version(expect, self, self.version(module))
+
+    def visible(self, module: Any, backend: str, wanted: str) -> List[Document]:
+        """The devices of the backend; `wanted` is what the plan calls the device. Raises what the framework raises."""
+        raise NotImplementedError
+
+    def arch_list(self, module: Any, backend: str) -> Optional[List[str]]:
+        """The architectures that the framework holds code for; None where it never says."""
+        return None
+
+    def judge_code(self, backend: str, devices: Sequence[Document], compiled: Sequence[str], planned: str) -> Answer:
+        """Whether that code fits the devices."""
+        return SKIPPED, "this build does not say what it was compiled for"
+
+    def alone(self, backend: str) -> bool:
+        """Whether one process holds all devices, so that each of them is computed on in the first worker."""
+        return False
+
+    def reference(self, module: Any, backend: str) -> Document:
+        """What the step has to give."""
+        return plain_step()
+
+    def against(self, backend: str) -> str:
+        """What the reference is, in words."""
+        return "the same %s in plain Python" % ("step" if self.task == "train" else "inference")
+
+    def run(self, module: Any, backend: str, name: str, precision: str) -> Document:
+        """One step, or one inference, on the device: numbers, and where the results lie."""
+        raise NotImplementedError
+
+    def halves(self, module: Any, backend: str, name: str) -> List[str]:
+        """The 16-bit number formats that the device computes in: "bfloat16", "float16"."""
+        return []
+
+    def memory(self, module: Any, backend: str, name: str) -> Optional[int]:
+        """The bytes that the framework holds on the device; None where it does not say."""
+        return None
+
+
+# By the names of plans. Each of the sections that follow adds its own; a probe that is sent to a host or into a container
+# leaves out those that its plan does not need.
+FRAMEWORKS: Dict[str, Framework] = {}
+
+
+def judge_version(expect: Document, framework: Framework, shown: str, more: str = "") -> Answer:
+    """Whether the version that was imported is the pinned one."""
+    pinned = framework_pin(expect, framework.name).get("version", "")
+    # A build from an index without local parts may still show one when imported; OpenVINO shows its commit.
+    bare = shown if "+" in pinned else shown.split("+")[0].split("-")[0]
+    if pinned and normal(bare) != normal(pinned):
+        return FAILED, "the plan wants %s %s, the one that is imported says %s" % (framework.name, pinned, shown)
+    return PASSED, "%s %s%s" % (framework.name, shown, more)
+
+
+def installed_like(*beginnings: str) -> Dict[str, str]:
+    """The installed packages whose names begin with one of these, with their versions."""
+    from importlib import metadata
+
+    found = {}
+    for distribution in metadata.distributions():
+        name = str(distribution.metadata["Name"] or "").lower().replace("_", "-")
+        if name.startswith(beginnings):
+            found[name] = str(distribution.version)
+    return found
+
+
+def listed(found: Dict[str, str]) -> str:
+    """Packages as messages show them."""
+    return ", ".join("%s %s" % item for item in sorted(found.items()))
+
+
+def visible_cpu(torch: Any) -> List[Document]:
+    """The CPU, as a device."""
+    name = ""
+    for line in read_text("/proc/cpuinfo").splitlines():
+        if line.lower().startswith("model name"):
+            name = line.split(":", 1)[1].strip()
+            break
+    return [{"device": "cpu", "name": name, "arch": ""}]
+
+
+class Heard:
+    """What native code writes to standard error meanwhile: often the only place that says why it fell back."""
+
+    def __enter__(self) -> Heard:
+        import tempfile
+
+        sys.stderr.flush()
+        self.text = ""
+        sys.stdout.flush()
+        self.kept = os.dup(2)
+        self.file = tempfile.TemporaryFile()
+        os.dup2(self.file.fileno(), 2)
+        os.dup2(self.file.fileno(), 1)  # in a worker both lead to standard error
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(self.kept, 2)
+        os.dup2(self.kept, 1)
+        os.close(self.kept)
+        self.file.seek(0)
+        self.text = self.file.read(65536).decode("utf-8", "replace")
+        self.file.close()
+        os.write(2, self.text.encode("utf-8", "replace"))
+
+    def reason(self, *signs: str) -> str:
+        """The first line that holds one of `signs`, without colours."""
+        lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in self.text.splitlines()]
+        return next((one_line(line, 200) for line in lines if any(sign in line for sign in signs)), "")
+
+
+# ---- jax ---------------------------------------------------------------------------------------------------------
+
+
+class Jax(Framework):
+    """JAX, whose arrays say on which device they lie."""
+
+    name = module = "jax"
+    backends = ("cpu", "cuda", "rocm", "tpu")
+
+    def judge_build(self, expect: Document, module: Any, measured: Document) -> Answer:
+        import importlib
+
+        backend = part(expect, "backend", "name")
+        lib = str(importlib.import_module("jaxlib.version").__version__)
+        measured["jaxlib"] = lib
+        plugins = installed_like("jax-cuda", "jax-rocm", "libtpu")
+        plugins = {name: version for name, version in plugins.items() if not name.endswith("-pjrt")}
+        start = {"cuda": "jax-cuda", "rocm": "jax-rocm", "tpu": "libtpu"}.get(backend, "")
+        if start and not any(name.startswith(start) for name in plugins) and backend not in lib:
+            has = listed(plugins) or "no plugin for an accelerator"
+            return FAILED, "the plan wants a jax for %s, this environment has %s" % (TITLES[backend], has)
+        if backend == "cpu" and plugins:
+            return FAILED, "the plan wants a jax for the CPU, this environment also has %s" % listed(plugins)
+        major = part(expect, "backend", "version").split(".")[0]
+        numbered = [re.search(r"\d+", name) for name in plugins if backend in ("cuda", "rocm") and name.startswith(start)]
+        if major and any(found and found.group() != major for found in numbered):
+            return FAILED, "the plan wants a jax for %s %s, this environment has %s" % (TITLES[backend], major, listed(plugins))
+        more = ", jaxlib %s" % lib + (", " + listed(plugins) if plugins else "")
+        return judge_version(expect, self, self.version(module), more)
+
+    def visible(self, module: Any, backend: str, wanted: str) -> List[Document]:
+        # Asked for by name: the default choice falls back to the CPU with no more than a warning.
+        found = []
+        for device in module.local_devices(backend=backend):
+            facts: Document = {"device": jax_name(device), "name": str(device.device_kind), "arch": ""}
+            if backend == "cpu":
+                facts.update(visible_cpu(None)[0], device=jax_name(device))
+            elif backend == "cuda" and getattr(device, "compute_capability", None):
+                facts["arch"] = "sm_" + str(device.compute_capability).replace(".", "")
+            found.append(facts)
+        return found
+
+    def alone(self, backend: str) -> bool:
+        return backend == "tpu"  # libtpu lets one process in, with all chips
+
+    def run(self, module: Any, backend: str, name: str, precision: str) -> Document:
+        device = next(d for d in module.local_devices(backend=backend) if jax_name(d) == name)
+        # Convolutions and products of float32 are else computed in TF32 or bfloat16 on accelerators.
+        with module.default_device(device), module.default_matmul_precision("highest"):
+            return jax_step(module, device, precision)
+
+    def halves(self, module: Any, backend: str, name: str) -> List[str]:
+        return {"cpu": [], "tpu": ["bfloat16"]}.get(backend, ["bfloat16", "float16"])
+
+    def memory(self, module: Any, backend: str, name: str) -> Optional[int]:
+        device = next(d for d in module.local_devices(backend=backend) if jax_name(d) == name)
+        held = (device.memory_stats() or {}).get("bytes_in_use")
+        return None if held is None else int(held)
+
+
+def jax_name(device: Any) -> str:
+    """A device as JAX itself calls it: "gpu:0"."""
+    return "%s:%d" % (device.platform, device.id)
+
+
+def jax_loss(module: Any) -> Callable[..., Any]:
+    """The reference model's loss as a function of its weights, images and labels (one-hot)."""
+    numpy, lax = module.numpy, module.lax
+
+    def loss(weights: Any, images: Any, labels: Any) -> Any:
+        conv, attention, head = weights
+        tokens = numpy.tanh(lax.conv_general_dilated(images, conv, (2, 2), ((1, 1), (1, 1))))
+        tokens = numpy.swapaxes(tokens.reshape(tokens.shape[0], WIDTH, PLACES), 1, 2)
+        scores = numpy.matmul(numpy.matmul(tokens, attention), numpy.swapaxes(tokens, 1, 2)) * 0.5
+        mixed = numpy.matmul(module.nn.softmax(scores, axis=-1), tokens) + tokens
+        output = numpy.matmul(mixed.mean(axis=1), head)
+        return -(module.nn.log_softmax(output) * labels).sum() / labels.shape[0]
+
+    return loss
+
+
+def jax_arrays(module: Any, device: Any, precision: str) -> Tuple[Any, Any, Any]:
+    """The reference model's weights, images and labels on the device."""
+    import importlib
+
+    numpy = importlib.import_module("numpy")
+    model = draw_model()
+    kind = getattr(module.numpy, precision)
+
+    def put(values: Any) -> Any:
+        return module.device_put(numpy.asarray(values, dtype=kind), device)
+
+    labels = [[float(place == label) for place in range(CLASSES)] for label in model["labels"]]
+    return tuple(put(model[name]) for name in ("conv", "attention", "head")), put(model["images"]), put(labels)
+
+
+def jax_step(module: Any, device: Any, precision: str) -> Document:
+    """One step by jax.grad, compiled for the device."""
+    loss = jax_loss(module)
+    weights, images, labels = jax_arrays(module, device, precision)
+
+    def step(weights: Any, images: Any, labels: Any) -> Any:
+        gradients = module.grad(loss)(weights, images, labels)
+        moved = [weight - RATE * gradient for weight, gradient in zip(weights, gradients)]  # noqa: B905 - as above
+        return loss(weights, images, labels), loss(moved, images, labels), gradients, moved
+
+    before, after, gradients, moved = module.jit(step)(weights, images, labels)
+    lie = {jax_name(where) for result in (before, after, *gradients, *moved) for where in result.devices()}
+    return {
+        "loss_before": float(before),
+        "loss_after": float(after),
+        "landed": sorted(lie),
+        "gradients": {
+            name: flat(gradient.astype(module.numpy.float32).tolist())
+            for name, gradient in zip(("conv", "attention", "head"), gradients)  # noqa: B905 - as above
+        },
+    }
+
+
+FRAMEWORKS["jax"] = Jax()
+
+
+# ---- mlx ---------------------------------------------------------------------------------------------------------
+
+
+class Mlx(Framework):
+    """MLX, whose arrays lie in memory that all devices share: only the device that was asked to compute can be told."""
+
+    name, module = "mlx", "mlx.core"
+    backends = ("cpu", "cuda", "mlx")
+
+    def visible(self, module: Any, backend: str, wanted: str) -> List[Document]:
+        if backend == "cpu":
+            return visible_cpu(None)
+        able = [getattr(module, kind, None) for kind in ("metal", "cuda")]
+        if not any(kind is not None and kind.is_available() for kind in able):
+            raise InWords("this MLX computes on the CPU alone, or there is no GPU that it can use")
+        count = module.device_count(module.gpu) if hasattr(module, "device_count") else 1
+        found = []
+        for index in range(count):
+            try:
+                facts = module.device_info(module.Device(module.gpu, index))
+            except (AttributeError, TypeError):
+                facts = module.metal.device_info()
+            name, memory = str(facts.get("device_name", "")), facts.get("memory_size")
+            found.append({"device": "gpu:%d" % index, "name": name, "arch": "", "memory_bytes": memory})
+        return found
+
+    def run(self, module: Any, backend: str, name: str, precision: str) -> Document:
+        kind, _, index = name.partition(":")
+        module.set_default_device(module.Device(getattr(module, kind), int(index or 0)))
+        return mlx_step(module, getattr(module, precision))
+
+    def halves(self, module: Any, backend: str, name: str) -> List[str]:
+        return [] if backend == "cpu" else ["bfloat16", "float16"]
+
+    def memory(self, module: Any, backend: str, name: str) -> Optional[int]:
+        ask = getattr(module, "get_active_memory", None)
+        return None if ask is None or backend == "cpu" else int(ask())
+
+
+def mlx_step(mx: Any, kind: Any) -> Document:
+    """One step by mlx.core.value_and_grad on the default device."""
+    model = draw_model()
+    # MLX keeps the channels last.
+    images = mx.array(model["images"], dtype=kind).transpose(0, 2, 3, 1)
+    weights = [
+        mx.array(model["conv"], dtype=kind).transpose(0, 2, 3, 1),
+        mx.array(model["attention"], dtype=kind),
+        mx.array(model["head"], dtype=kind),
+    ]
+    labels = mx.array([[float(place == label) for place in range(CLASSES)] for label in model["labels"]], dtype=kind)
+
+    def loss(conv: Any, attention: Any, head: Any) -> Any:
+        tokens = mx.tanh(mx.conv2d(images, conv, stride=2, padding=1)).reshape(IMAGES, PLACES, WIDTH)
+        scores = mx.matmul(mx.matmul(tokens, attention), tokens.transpose(0, 2, 1)) * 0.5
+        mixed = mx.matmul(mx.softmax(scores, axis=-1), tokens) + tokens
+        output = mx.matmul(mx.mean(mixed, axis=1), head)
+        chances = output - mx.logsumexp(output, axis=-1, keepdims=True)
+        return -mx.sum(chances * labels) / IMAGES
+
+    before, gradients = mx.value_and_grad(loss, argnums=[0, 1, 2])(*weights)
+    moved = [weight - RATE * gradient for weight, gradient in zip(weights, gradients)]  # noqa: B905 - as above
+    after = loss(*moved)
+    mx.eval(before, after, *gradients)
+    conv, attention, head = [gradient.astype(mx.float32) for gradient in gradients]
+    # "Device(gpu, 0)"
+    kind_, index = re.findall(r"\w+", str(mx.default_device()))[1:3]
+    return {
+        "loss_before": float(before.item()),
+        "loss_after": float(after.item()),
+        "landed": [kind_ if kind_ == "cpu" else "%s:%s" % (kind_, index)],
+        "gradients": {
+            "conv": flat(conv.transpose(0, 3, 1, 2).tolist()),
+            "attention": flat(attention.tolist()),
+            "head": flat(head.tolist()),
+        },
+    }
+
+
+FRAMEWORKS["mlx"] = Mlx()
+
+
+# ---- onnxruntime -------------------------------------------------------------------------------------------------
+
+PROVIDERS = {
+    "cpu": "CPUExecutionProvider",
+    "cuda": "CUDAExecutionProvider",
+    "directml": "DmlExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "rocm": "MIGraphXExecutionProvider",
+}
+
+
+class OnnxRuntime(Framework):
+    """ONNX Runtime, which computes on the CPU what its provider does not take, and says so in a warning at most."""
+
+    name = module = "onnxruntime"
+    task = "infer"
+    backends = ("cpu", "cuda", "directml", "openvino", "rocm")
+
+    def provider(self, backend: str, wanted: str) -> str:
+        """The provider that the plan means."""
+        return wanted if wanted.endswith("ExecutionProvider") and backend != "cpu" else PROVIDERS[backend]
+
+    def judge_build(self, expect: Document, module: Any, measured: Document) -> Answer:
+        provider = self.provider(part(expect, "backend", "name"), part(expect, "backend", "device"))
+        has = [str(name) for name in module.get_available_providers()]
+        measured["providers"] = has
+        several = installed_like("onnxruntime")
+        several = {name: version for name, version in several.items() if name in ONNX_PACKAGES}
+        if len(several) > 1:
+            return FAILED, "%s are installed over each other: they share their files" % listed(several).replace(", ", " and ")
+        if provider not in has:
+            return FAILED, "the plan wants an onnxruntime with %s, this one has %s" % (provider, ", ".join(has))
+        return judge_version(expect, self, self.version(module), ", with " + ", ".join(has))
+
+    def visible(self, module: Any, backend: str, wanted: str) -> List[Document]:
+        provider = self.provider(backend, wanted)
+        if provider not in module.get_available_providers():
+            raise InWords("this onnxruntime was built without %s" % provider)
+        if backend == "cpu":
+            return [dict(visible_cpu(None)[0], device=provider)]
+        # ONNX Runtime itself does not count devices.
+        names = cuda_names() if backend == "cuda" else [""]
+        return [{"device": "%s:%d" % (provider, index), "name": name, "arch": ""} for index, name in enumerate(names)]
+
+    def run(self, module: Any, backend: str, name: str, precision: str) -> Document:
+        return onnx_inference(module, name, precision)
+
+    def halves(self, module: Any, backend: str, name: str) -> List[str]:
+        return ["float16"] if backend in ("cuda", "directml", "rocm") else []
+
+
+# The packages that all bring the module onnxruntime.
+ONNX_PACKAGES = (
+    "onnxruntime",
+    "onnxruntime-cann",
+    "onnxruntime-directml",
+    "onnxruntime-gpu",
+    "onnxruntime-migraphx",
+    "onnxruntime-openvino",
+    "onnxruntime-qnn",
+    "onnxruntime-rocm",
+)
+
+
+def cuda_names() -> List[str]:
+    """The names of the NVIDIA devices that this process may use, from the driver's own library."""
+    import ctypes
+
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        driver = ctypes.CDLL(name)
+    except OSError:
+        raise InWords("%s cannot be loaded: there is no NVIDIA driver" % name) from None
+    status = driver.cuInit(0)
+    count = ctypes.c_int(0)
+    if status or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+        raise InWords("the NVIDIA driver shows no device (cuInit gave %d)" % status)
+    names = []
+    for index in range(count.value):
+        handle, text = ctypes.c_int(0), ctypes.create_string_buffer(128)
+        driver.cuDeviceGet(ctypes.byref(handle), index)
+        driver.cuDeviceGetName(text, 128, handle)
+        names.append(text.value.decode("utf-8", "replace"))
+    return names
+
+
+def proto_number(value: int) -> bytes:
+    """A protobuf varint; a negative one as its 64-bit complement."""
+    value &= (1 << 64) - 1
+    data = bytearray()
+    while value > 127:
+        data.append(value & 127 | 128)
+        value >>= 7
+    data.append(value)
+    return bytes(data)
+
+
+def proto(*fields: Tuple[int, Any]) -> bytes:
+    """A protobuf message: (number of the field, whole number, text or bytes), ...; the one encoding that ONNX files use."""
+    data = b""
+    for number, value in fields:
+        if isinstance(value, int):
+            data += proto_number(number << 3) + proto_number(value)
+        else:
+            body = value.encode("utf-8") if isinstance(value, str) else value
+            data += proto_number(number << 3 | 2) + proto_number(len(body)) + body
+    return data
+
+
+def onnx_model(precision: str) -> bytes:
+    """The reference model's forward pass as an ONNX file, written by hand: the package `onnx` is not part of a plan.
+
+    Field numbers are those of onnx.proto (opset 13, IR version 7).
+    """
+    import struct
+
+    model = draw_model()
+    letter, kind = ("e", 10) if precision == "float16" else ("f", 1)
+
+    def tensor(name: str, shape: Sequence[int], values: Sequence[float]) -> bytes:
+        raw = struct.pack("<%d%s" % (len(values), letter), *values)
+        return proto(*[(1, size) for size in shape], (2, kind), (8, name), (9, raw))
+
+    def whole(name: str, values: Sequence[int]) -> bytes:
+        return proto((1, len(values)), (2, 7), (8, name), (9, struct.pack("<%dq" % len(values), *values)))
+
+    def node(operator_: str, inputs: str, output: str, **attributes: Any) -> bytes:
+        named = []
+        for name, value in attributes.items():
+            many = isinstance(value, list)
+            body = [(8, item) for item in value] if many else [(3, value)]
+            named.append((5, proto((1, name), *body, (20, 7 if many else 2))))
+        return proto(*[(1, name) for name in inputs.split()], (2, output), (3, output), (4, operator_), *named)
+
+    def value_info(name: str, shape: Sequence[int]) -> bytes:
+        dimensions = proto(*[(1, proto((1, size))) for size in shape])
+        return proto((1, name), (2, proto((1, proto((1, kind), (2, dimensions))))))
+
+    nodes = [
+        node("Conv", "images conv", "convolved", kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2]),
+        node("Tanh", "convolved", "bent"),
+        node("Reshape", "bent shape", "rows"),
+        node("Transpose", "rows", "tokens", perm=[0, 2, 1]),
+        node("MatMul", "tokens attention", "query"),
+        node("MatMul", "query rows", "raw"),
+        node("Mul", "raw half", "scores"),
+        node("Softmax", "scores", "shares", axis=-1),
+        node("MatMul", "shares tokens", "attended"),
+        node("Add", "attended tokens", "mixed"),
+        node("ReduceMean", "mixed", "pooled", axes=[1], keepdims=0),
+        node("MatMul", "pooled head", "output"),
+    ]
+    weights = [
+        tensor("conv", [WIDTH, CHANNELS, 3, 3], flat(model["conv"])),
+        tensor("attention", [WIDTH, WIDTH], flat(model["attention"])),
+        tensor("head", [WIDTH, CLASSES], flat(model["head"])),
+        tensor("half", [], [0.5]),
+        whole("shape", [IMAGES, WIDTH, PLACES]),
+    ]
+    graph = proto(
+        *[(1, one) for one in nodes],
+        (2, "reference"),
+        *[(5, one) for one in weights],
+        (11, value_info("images", [IMAGES, CHANNELS, SIDE, SIDE])),
+        (12, value_info("output", [IMAGES, CLASSES])),
+    )
+    return proto((1, 7), (2, "envkit"), (7, graph), (8, proto((1, ""), (2, 13))))
+
+
+def onnx_inference(module: Any, name: str, precision: str) -> Document:
+    """One inference of the reference model; `landed` are the providers that each computed a part of it."""
+    import importlib
+    import tempfile
+
+    numpy = importlib.import_module("numpy")
+    provider, _, index = name.partition(":")
+    if provider == "CUDAExecutionProvider" and hasattr(module, "preload_dlls"):
+        module.preload_dlls()  # CUDA's libraries out of wheels: nobody else looks for them there
+    options = module.SessionOptions()
+    options.intra_op_num_threads = 2
+    options.enable_profiling = True  # names the provider of each node: the session's own list only says what it may use
+    if provider == "DmlExecutionProvider":
+        options.enable_mem_pattern = False
+        options.execution_mode = module.ExecutionMode.ORT_SEQUENTIAL
+    wanted = (provider, {"device_id": index}) if index else provider
+    with tempfile.TemporaryDirectory() as folder:
+        options.profile_file_prefix = os.path.join(folder, "run")
+        with Heard() as heard:
+            session = module.InferenceSession(onnx_model(precision), sess_options=options, providers=[wanted])
+            ready = [str(one) for one in session.get_providers()]
+            if provider in ready:
+                images = numpy.asarray(draw_model()["images"], dtype=precision)
+                output = session.run(None, {"images": images})[0]
+        if provider not in ready:
+            why = heard.reason("[E:", "[W:", "EP Error", "rror")
+            words = "fell back to %s: %s could not be started" % (", ".join(ready), provider)
+            raise InWords(words + (": " + why if why else ""))
+        path = session.end_profiling()
+        used = providers_used(read_text(path, 1 << 24))
+    landed = [one + (":" + index if index and one == provider else "") for one in used]
+    return {"landed": landed, "outputs": {"output": flat(output.astype("float64").tolist())}}
+
+
+def providers_used(profile: str) -> List[str]:
+    """The providers that computed nodes, of ONNX Runtime's own profile."""
+    events = json.loads(profile)
+    found = {
+        event["args"]["provider"] for event in events if event.get("cat") == "Node" and event.get("args", {}).get("provider")
+    }
+    if not found:
+        raise InWords("the profile of ONNX Runtime names no provider, so nothing tells where it computed")
+    return sorted(found)
+
+
+FRAMEWORKS["onnxruntime"] = OnnxRuntime()
+
+
+# ---- openvino ----------------------------------------------------------------------------------------------------
+
+
+class OpenVino(Framework):
+    """OpenVINO: CPU, GPU or NPU, by those names."""
+
+    name = module = "openvino"
+    task = "infer"
+    backends = ("cpu", "openvino")
+
+    def visible(self, module: Any, backend: str, wanted: str) -> List[Document]:
+        core = module.Core()
+        device = wanted if backend == "openvino" and wanted else "CPU"
+        there = [str(one) for one in core.available_devices]
+        mine = [one for one in there if one == device or one.startswith(device + ".")]
+        if not mine:
+            raise InWords("OpenVINO sees %s alone" % (", ".join(there) or "nothing"))
+        return [{"device": one, "name": str(core.get_property(one, "FULL_DEVICE_NAME")).strip(), "arch": ""} for one in mine]
+
+    def run(self, module: Any, backend: str, name: str, precision: str) -> Document:
+        return openvino_inference(module, name, precision)
+
+    def halves(self, module: Any, backend: str, name: str) -> List[str]:
+        able = [str(one) for one in module.Core().get_property(name, "OPTIMIZATION_CAPABILITIES")]
+        return [kind for kind, word in (("bfloat16", "BF16"), ("float16", "FP16")) if word in able]
+
+
+def openvino_inference(module: Any, name: str, precision: str) -> Document:
+    """One inference of the reference model, compiled for the device."""
+    import importlib
+
+    numpy = importlib.import_module("numpy")
+    try:
+        make = importlib.import_module("openvino.opset8")
+    except ImportError:
+        make = importlib.import_module("openvino.runtime.opset8")
+    model = draw_model()
+
+    def constant(values: Any) -> Any:
+        return make.constant(numpy.asarray(values, dtype=numpy.float32))
+
+    images = make.parameter([IMAGES, CHANNELS, SIDE, SIDE], numpy.float32, name="images")
+    convolved = make.convolution(images, constant(model["conv"]), [2, 2], [1, 1], [1, 1], [1, 1])
+    rows = make.reshape(make.tanh(convolved), make.constant(numpy.asarray([IMAGES, WIDTH, PLACES])), False)
+    tokens = make.transpose(rows, make.constant(numpy.asarray([0, 2, 1])))
+    query = make.matmul(tokens, constant(model["attention"]), False, False)
+    scores = make.multiply(make.matmul(query, rows, False, False), constant(0.5))
+    mixed = make.add(make.matmul(make.softmax(scores, 2), tokens, False, False), tokens)
+    pooled = make.reduce_mean(mixed, make.constant(numpy.asarray([1])), False)
+    output = make.matmul(pooled, constant(model["head"]), False, False)
+    # Left to itself it computes in less than float32 where the device can.
+    hint = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}[precision]
+    whole = module.Model([output], [images], "reference")
+    compiled = module.Core().compile_model(whole, name, {"INFERENCE_PRECISION_HINT": hint})
+    result = compiled([numpy.asarray(model["images"], dtype=numpy.float32)])[compiled.output(0)]
+    landed = [str(one) for one in compiled.get_property("EXECUTION_DEVICES")]
+    return {"landed": landed, "outputs": {"output": flat(result.astype("float64").tolist())}}
+
+
+FRAMEWORKS["openvino"] = OpenVino()
+
+
+# ---- torch -------------------------------------------------------------------------------------------------------
 
 
 def read_build(torch: Any) -> Document:
@@ -466,16 +1328,6 @@ def judge_build(expect: Document, facts: Document) -> Answer:
     return PASSED, "torch %s, built for %s" % (facts["version"], has)
 
 
-def visible_cpu(torch: Any) -> List[Document]:
-    """The CPU, as a device."""
-    name = ""
-    for line in read_text("/proc/cpuinfo").splitlines():
-        if line.lower().startswith("model name"):
-            name = line.split(":", 1)[1].strip()
-            break
-    return [{"device": "cpu", "name": name, "arch": ""}]
-
-
 def visible_cuda(torch: Any) -> List[Document]:
     """The devices that torch.cuda sees, of an NVIDIA build."""
     if not torch.version.cuda:
@@ -532,48 +1384,84 @@ def visible_mps(torch: Any) -> List[Document]:
 
 def visible_directml(torch: Any) -> List[Document]:
     """The adapters that DirectML sees; torch names them privateuseone."""
-    import torch_directml
+    import importlib
 
-    count = torch_directml.device_count()
+    adapters = importlib.import_module("torch_directml")
+    count = adapters.device_count()
     return [
-        {"device": "privateuseone:%d" % index, "name": str(torch_directml.device_name(index)).strip("\0 "), "arch": ""}
+        {"device": "privateuseone:%d" % index, "name": str(adapters.device_name(index)).strip("\0 "), "arch": ""}
         for index in range(count)
     ]
 
 
-VISIBLE = {
+def visible_plugged(torch: Any, kind: str) -> List[Document]:
+    """The devices of a plugin that brings a namespace of its own, such as torch.npu."""
+    space = getattr(torch, kind)
+    count = int(space.device_count()) if space.is_available() else 0
+    if not count:
+        raise InWords("torch.%s sees no device" % kind)
+    return [{"device": "%s:%d" % (kind, index), "name": str(space.get_device_name(index)), "arch": ""} for index in range(count)]
+
+
+def visible_hpu(torch: Any) -> List[Document]:
+    """The Gaudi processors. A process computes on one, which it calls hpu:0 and a variable chooses."""
+    import importlib
+
+    space = importlib.import_module("habana_frameworks.torch.hpu")
+    count = int(space.device_count()) if space.is_available() else 0
+    if not count:
+        raise InWords("habana_frameworks sees no device")
+    name = str(space.get_device_name())
+    allowed = os.environ.get("HABANA_VISIBLE_MODULES", "")
+    modules = allowed.split(",") if allowed and allowed != "all" else [str(index) for index in range(count)]
+    return [
+        {
+            "device": "hpu:%d" % index,
+            "use": "hpu:0",
+            "env": {"HABANA_VISIBLE_MODULES": modules[index].strip()},
+            "name": name,
+            "arch": "",
+        }
+        for index in range(min(count, len(modules)))
+    ]
+
+
+def visible_xla(torch: Any, kind: str = "") -> List[Document]:
+    """The devices that torch_xla drives; `kind` is what they have to be: TPU, NEURON."""
+    import importlib
+
+    runtime = importlib.import_module("torch_xla.runtime")
+    has = str(runtime.device_type())
+    if kind and has.upper() != kind:
+        raise InWords("torch_xla computes on %s here, not on a %s" % (has, kind))
+    names = importlib.import_module("torch_xla.core.xla_model").get_xla_supported_devices() or []
+    return [{"device": str(name), "name": has, "arch": ""} for name in names]
+
+
+def visible_tpu(torch: Any) -> List[Document]:
+    """The TPU chips, through TorchTPU where it is there and through torch_xla else."""
+    if "torch_tpu" not in sys.modules:
+        return visible_xla(torch, "TPU")
+    # torch.tpu's own is_available and device_count raise RuntimeError even where all is well.
+    count = int(torch.accelerator.device_count()) if torch.accelerator.is_available() else 0
+    return [{"device": "tpu:%d" % index, "name": "TPU", "arch": ""} for index in range(count)]
+
+
+VISIBLE: Dict[str, Callable[[Any], List[Document]]] = {
     "cpu": visible_cpu,
     "cuda": visible_cuda,
     "rocm": visible_rocm,
     "xpu": visible_xpu,
     "mps": visible_mps,
     "directml": visible_directml,
+    "npu": lambda torch: visible_plugged(torch, "npu"),
+    "hpu": visible_hpu,
+    "mlu": lambda torch: visible_plugged(torch, "mlu"),
+    "musa": lambda torch: visible_plugged(torch, "musa"),
+    "tpu": visible_tpu,
+    "xla": visible_xla,
+    "neuron": lambda torch: visible_xla(torch, "NEURON"),
 }
-
-
-def find_devices(torch: Any, backend: str) -> Tuple[Answer, List[Document]]:
-    """The devices of `backend`, and the answer about them. Zero devices have failed."""
-    import warnings
-
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        why = ""
-        try:
-            devices = VISIBLE[backend](torch)
-        except InWords as fault:
-            devices, why = [], str(fault)
-        except Exception as fault:
-            # Asking for an absent device raises, by framework and version, ImportError, AttributeError, AssertionError,
-            # NotImplementedError, RuntimeError, ValueError or OSError.
-            devices, why = [], describe(fault)
-    if devices:
-        words = ["%s %s" % (d["device"], " ".join(w for w in (d["name"], d["arch"]) if w)) for d in devices]
-        return (PASSED, ", ".join(word.strip() for word in words)), devices
-    # The reason for an empty answer is often only in a warning: "The NVIDIA driver on your system is too old".
-    said = [one_line(w.message, 200) for w in heard if "initiali" in str(w.message) or "driver" in str(w.message)]
-    if said and said[0] not in why:
-        why = "%s; %s" % (why, said[0]) if why else said[0]
-    return (FAILED, "no %s device is visible%s" % (TITLES[backend], ": " + why if why else "")), []
 
 
 def read_arch_list(torch: Any, backend: str) -> List[str]:
@@ -640,9 +1528,6 @@ def judge_code(backend: str, devices: Sequence[Document], compiled: Sequence[str
     return PASSED, holds
 
 
-# ---- compute: these run in the worker ----------------------------------------------------------------------------
-
-
 def train_step(torch: Any, device: Any, dtype: Any, fused_attention: bool) -> Document:
     """One step of the reference model on `device`: losses, gradients and where the results lie.
 
@@ -691,15 +1576,301 @@ def train_step(torch: Any, device: Any, dtype: Any, fused_attention: bool) -> Do
     }
 
 
+def open_device(torch: Any, backend: str, name: str) -> Any:
+    """The device that a name such as "cuda:1" means, with float32 arithmetic that can be compared."""
+    if backend in ("cuda", "rocm"):
+        # TF32 rounds to ten bits and would hide a wrong kernel behind a wide tolerance.
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = False
+    if backend == "directml":
+        import importlib
+
+        return importlib.import_module("torch_directml").device(int(name.split(":")[1]))
+    if backend in ("npu", "mlu", "musa", "xla", "tpu"):
+        forbid_short_factors(torch, backend)
+    return torch.device(name)
+
+
+def forbid_short_factors(torch: Any, backend: str) -> None:
+    """Asks a plugin to keep all bits of float32 factors, by the name that it has for it; old releases have none."""
+    import importlib
+
+    places = {
+        "npu": (("npu.matmul", "allow_hf32", False), ("npu.conv", "allow_hf32", False)),
+        "mlu": (("backends.mlu.matmul", "allow_tf32", False), ("backends.cnnl", "allow_tf32", False)),
+        "musa": (("backends.mudnn", "allow_tf32", False),),
+    }
+    for path, name, value in places.get(backend, ()):
+        found: Any = torch
+        for piece in path.split("."):
+            found = getattr(found, piece, None)
+        if found is not None:
+            try:
+                setattr(found, name, value)
+            except Exception:
+                continue
+    if backend in ("xla", "tpu"):
+        try:
+            importlib.import_module("torch_xla.backends").set_mat_mul_precision("highest")
+        except (ImportError, AttributeError):
+            pass
+
+
+# How torch reaches a backend that it does not hold itself: a module each, which registers a device when it is imported.
+PLUGINS = {
+    "directml": ["torch_directml"],
+    "npu": ["torch_npu"],
+    "hpu": ["habana_frameworks.torch.core", "habana_frameworks.torch.hpu"],
+    "mlu": ["torch_mlu"],
+    "musa": ["torch_musa"],
+    "neuron": ["torch_neuronx"],
+    "xla": ["torch_xla"],
+}
+
+
+class Torch(Framework):
+    """PyTorch, on all its backends. Its steps are held to its own on the CPU, those to float64."""
+
+    name = module = "torch"
+    backends = tuple(VISIBLE)
+
+    def plugins(self, backend: str, expect: Document) -> List[str]:
+        if backend != "tpu":
+            return PLUGINS.get(backend, [])
+        import importlib.util
+
+        pinned = [p["name"].replace("-", "_") for p in pins(expect)]
+        both = ["torch_tpu", "torch_xla"]
+        named = [name for name in both if name in pinned] or [name for name in both if importlib.util.find_spec(name)]
+        return named[:1] or ["torch_xla"]
+
+    def judge_build(self, expect: Document, module: Any, measured: Document) -> Answer:
+        facts = read_build(module)
+        measured.update({key: facts[key] for key in ("cuda", "hip", "xpu") if facts[key]})
+        return judge_build(expect, facts)
+
+    def visible(self, module: Any, backend: str, wanted: str) -> List[Document]:
+        return VISIBLE[backend](module)
+
+    def arch_list(self, module: Any, backend: str) -> Optional[List[str]]:
+        return read_arch_list(module, backend) if backend in ("cuda", "rocm", "xpu") else None
+
+    def judge_code(self, backend: str, devices: Sequence[Document], compiled: Sequence[str], planned: str) -> Answer:
+        return judge_code(backend, devices, compiled, planned)
+
+    def alone(self, backend: str) -> bool:
+        return backend in ("tpu", "xla", "neuron")
+
+    def reference(self, module: Any, backend: str) -> Document:
+        # Small tensors gain nothing from many threads, and a pool of one hundred takes its time to start.
+        module.set_num_threads(min(4, module.get_num_threads()))
+        return train_step(module, module.device("cpu"), module.float64 if backend == "cpu" else module.float32, True)
+
+    def against(self, backend: str) -> str:
+        return "the same step in float64" if backend == "cpu" else "the same step on the CPU"
+
+    def run(self, module: Any, backend: str, name: str, precision: str) -> Document:
+        device = open_device(module, backend, name)
+        return train_step(module, device, getattr(module, precision), backend != "directml")
+
+    def halves(self, module: Any, backend: str, name: str) -> List[str]:
+        if backend == "cpu":
+            return ["bfloat16"] if {"avx512_bf16", "amx_bf16"} & set(cpu_flags()) else []
+        if backend in ("tpu", "xla", "neuron", "hpu"):
+            return ["bfloat16"]
+        if backend == "directml":
+            return ["float16"]
+        ask = getattr(namespace(module, backend), "is_bf16_supported", None)
+        try:
+            both = ask is None or bool(ask())
+        except Exception:
+            both = True  # the step itself will tell
+        return ["bfloat16", "float16"] if both else ["float16"]
+
+    def memory(self, module: Any, backend: str, name: str) -> Optional[int]:
+        space = namespace(module, backend)
+        if backend == "mps":
+            return int(space.current_allocated_memory())
+        if backend not in ("cuda", "rocm", "xpu", "npu", "mlu", "musa") or not hasattr(space, "memory_allocated"):
+            return None
+        return int(space.memory_allocated(name))
+
+
+def namespace(torch: Any, backend: str) -> Any:
+    """Where torch keeps the functions of a backend: torch.cuda, torch.npu, ...; None where it has no such place."""
+    return getattr(torch, "cuda" if backend == "rocm" else backend, None)
+
+
+def cpu_flags() -> List[str]:
+    """What the processor can do, by the kernel's words."""
+    for line in read_text("/proc/cpuinfo").splitlines():
+        if line.startswith(("flags", "Features")):
+            return line.partition(":")[2].split()
+    return []
+
+
+FRAMEWORKS["torch"] = Torch()
+
+
+# ---- mindspore ---------------------------------------------------------------------------------------------------
+
+
+class MindSpore(Framework):
+    """MindSpore on Ascend, or on the CPU."""
+
+    name = module = "mindspore"
+    backends = ("cpu", "npu")
+
+    def visible(self, module: Any, backend: str, wanted: str) -> List[Document]:
+        if backend == "cpu":
+            return visible_cpu(None)
+        kind = wanted or "Ascend"
+        if not module.hal.is_available(kind):
+            raise InWords("MindSpore sees no %s device" % kind)
+        return [
+            {"device": "%s:%d" % (kind, index), "name": str(module.hal.get_device_name(index, kind)), "arch": ""}
+            for index in range(module.hal.device_count(kind))
+        ]
+
+    def run(self, module: Any, backend: str, name: str, precision: str) -> Document:
+        kind, _, index = name.partition(":")
+        kind = "CPU" if backend == "cpu" else kind
+        if hasattr(module, "set_device"):
+            module.set_device(kind, int(index or 0))
+        else:
+            module.set_context(device_target=kind, device_id=int(index or 0))
+        module.set_context(mode=module.PYNATIVE_MODE)
+        return mindspore_step(module, name, precision)
+
+    def halves(self, module: Any, backend: str, name: str) -> List[str]:
+        return [] if backend == "cpu" else ["float16"]
+
+
+def mindspore_step(module: Any, name: str, precision: str) -> Document:
+    """One step by mindspore.value_and_grad."""
+    ops, model, kind = module.ops, draw_model(), getattr(module, precision)
+    images = module.Tensor(model["images"], kind)
+    weights = [module.Tensor(model[part_], kind) for part_ in ("conv", "attention", "head")]
+    labels = module.Tensor([[float(place == label) for place in range(CLASSES)] for label in model["labels"]], kind)
+
+    def loss(conv: Any, attention: Any, head: Any) -> Any:
+        tokens = ops.tanh(ops.conv2d(images, conv, stride=2, pad_mode="pad", padding=1))
+        rows = ops.reshape(tokens, (IMAGES, WIDTH, PLACES))
+        tokens = ops.transpose(rows, (0, 2, 1))
+        scores = ops.bmm(ops.matmul(tokens, attention), rows) * 0.5
+        mixed = ops.bmm(ops.softmax(scores, axis=-1), tokens) + tokens
+        output = ops.matmul(ops.mean(mixed, 1), head)
+        return -ops.sum(ops.log_softmax(output, axis=-1) * labels) / IMAGES
+
+    before, gradients = module.value_and_grad(loss, grad_position=(0, 1, 2))(*weights)
+    after = loss(*[weight - RATE * gradient for weight, gradient in zip(weights, gradients)])  # noqa: B905 - as above
+    results = [before, after, *gradients]
+    told = [str(getattr(result, "device", "") or module.get_context("device_target")) for result in results]
+    return {
+        "loss_before": float(before.asnumpy()),
+        "loss_after": float(after.asnumpy()),
+        "landed": sorted({name if same_device(name, place.lower() if name == "cpu" else place) else place for place in told}),
+        "gradients": {
+            part_: flat(gradient.asnumpy().astype("float64").tolist())
+            for part_, gradient in zip(("conv", "attention", "head"), gradients)  # noqa: B905 - as above
+        },
+    }
+
+
+FRAMEWORKS["mindspore"] = MindSpore()
+
+
+# ---- tensorflow --------------------------------------------------------------------------------------------------
+
+
+class TensorFlow(Framework):
+    """TensorFlow 2, through DirectML's plugin or on the CPU."""
+
+    name = module = "tensorflow"
+    backends = ("cpu", "directml")
+
+    def judge_build(self, expect: Document, module: Any, measured: Document) -> Answer:
+        plugin = installed_like("tensorflow-directml")
+        if part(expect, "backend", "name") == "directml" and not plugin:
+            return FAILED, "the plan wants a tensorflow for DirectML, tensorflow-directml-plugin is not installed"
+        more = ", " + listed(plugin) if plugin else ""
+        return judge_version(expect, self, self.version(module), more)
+
+    def visible(self, module: Any, backend: str, wanted: str) -> List[Document]:
+        if backend == "cpu":
+            return visible_cpu(None)
+        found = []
+        for index, device in enumerate(module.config.list_physical_devices("GPU")):
+            facts = module.config.experimental.get_device_details(device)
+            found.append({"device": "GPU:%d" % index, "name": str(facts.get("device_name", "")), "arch": ""})
+        if not found:
+            raise InWords("TensorFlow lists no GPU")
+        return found
+
+    def run(self, module: Any, backend: str, name: str, precision: str) -> Document:
+        module.config.set_soft_device_placement(False)  # what the device cannot do must not wander to the CPU unseen
+        with module.device("/CPU:0" if backend == "cpu" else "/" + name):
+            return tensorflow_step(module, name, precision)
+
+    def halves(self, module: Any, backend: str, name: str) -> List[str]:
+        return [] if backend == "cpu" else ["float16"]
+
+
+def tensorflow_step(tf: Any, name: str, precision: str) -> Document:
+    """One step by tf.GradientTape on the device of the surrounding context."""
+    model, kind = draw_model(), getattr(tf, precision)
+    # Channels last: the CPU has no convolution for the other order.
+    images = tf.transpose(tf.constant(model["images"], kind), (0, 2, 3, 1))
+    weights = [
+        tf.transpose(tf.constant(model["conv"], kind), (2, 3, 1, 0)),
+        tf.constant(model["attention"], kind),
+        tf.constant(model["head"], kind),
+    ]
+    labels = tf.constant([[float(place == label) for place in range(CLASSES)] for label in model["labels"]], kind)
+
+    def loss(conv: Any, attention: Any, head: Any) -> Any:
+        convolved = tf.nn.conv2d(tf.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0))), conv, strides=2, padding="VALID")
+        tokens = tf.reshape(tf.tanh(convolved), (IMAGES, PLACES, WIDTH))
+        query = tf.reshape(tf.matmul(tf.reshape(tokens, (-1, WIDTH)), attention), (IMAGES, PLACES, WIDTH))
+        shares = tf.nn.softmax(tf.matmul(query, tokens, transpose_b=True) * 0.5)
+        output = tf.matmul(tf.reduce_mean(tf.matmul(shares, tokens) + tokens, 1), head)
+        return -tf.reduce_sum(tf.nn.log_softmax(output) * labels) / IMAGES
+
+    with tf.GradientTape() as tape:
+        for weight in weights:
+            tape.watch(weight)
+        before = loss(*weights)
+    gradients = tape.gradient(before, weights)
+    after = loss(*[weight - RATE * gradient for weight, gradient in zip(weights, gradients)])  # noqa: B905 - as above
+    # "/job:localhost/replica:0/task:0/device:GPU:0"
+    told = {str(result.device).rpartition("device:")[2] for result in (before, after, *gradients)}
+    conv = tf.transpose(gradients[0], (3, 2, 0, 1))
+    return {
+        "loss_before": float(before.numpy()),
+        "loss_after": float(after.numpy()),
+        "landed": sorted("cpu" if place == "CPU:0" else place for place in told),
+        "gradients": {
+            part_: flat(tf.cast(gradient, tf.float32).numpy().tolist())
+            for part_, gradient in zip(("conv", "attention", "head"), (conv, *gradients[1:]))  # noqa: B905 - as above
+        },
+    }
+
+
+FRAMEWORKS["tensorflow"] = TensorFlow()
+
+
+# ---- compute: these run in the worker ----------------------------------------------------------------------------
+
+
 def compare(result: Document, reference: Document) -> Document:
     """How far a step lies from its reference: the largest difference, absolute and relative to its tensor's largest value."""
-    pairs = [
-        ("loss before the step", result["loss_before"] - reference["loss_before"], reference["loss_before"]),
-        ("loss after the step", result["loss_after"] - reference["loss_after"], reference["loss_after"]),
-    ]
-    for name, gradient in reference["gradients"].items():
-        difference = (result["gradients"][name] - gradient).abs().max().item()
-        pairs.append(("gradient of " + name, difference, gradient.abs().max().item()))
+    pairs = []
+    if "gradients" in result:
+        pairs = [(key, result[key] - reference[key], reference[key]) for key in ("loss_before", "loss_after")]
+        pairs = [(key.replace("_", " ") + " the step", difference, size) for key, difference, size in pairs]
+    for kind, title in (("gradients", "gradient of "), ("outputs", "")):
+        for name, value in result.get(kind, {}).items():
+            pairs.append((title + name, *apart(value, reference[kind][name])))
     absolute = relative = 0.0
     worst = ""
     for name, difference, size in pairs:
@@ -714,6 +1885,17 @@ def compare(result: Document, reference: Document) -> Document:
     return {"max_abs_diff": absolute, "max_rel_diff": relative, "worst": worst}
 
 
+def apart(values: Any, reference: Any) -> Tuple[float, float]:
+    """The largest difference of two tensors or lists of numbers, and the size of the reference: its largest value."""
+    if not isinstance(reference, list):
+        return (values - reference).abs().max().item(), reference.abs().max().item()
+    if len(values) != len(reference):
+        raise InWords("the result has %d numbers, the reference %d" % (len(values), len(reference)))
+    differences = [abs(a - b) for a, b in zip(values, reference)]  # noqa: B905 - as above
+    broken = [difference for difference in differences if difference != difference]
+    return (broken or [max(differences)])[0], max(map(abs, reference))
+
+
 def same_device(asked: str, landed: str) -> bool:
     """Whether a tensor lies where it was asked for: "mps" and "mps:0" are one place, "cpu" is never an accelerator."""
     asked_kind, _, asked_index = asked.partition(":")
@@ -725,9 +1907,13 @@ def judge_step(asked: str, step: Document) -> Answer:
     """Whether the step really happened on the device, stayed finite and lowered the loss."""
     astray = [place for place in step["landed"] if not same_device(asked, place)]
     if astray:
-        if "cpu" in astray:
+        if "cpu" in [place.lower().replace("executionprovider", "") for place in astray]:
             return FAILED, "fell back to the CPU: the plan computes on %s, results lie on %s" % (asked, ", ".join(step["landed"]))
         return FAILED, "the plan computes on %s, results lie on %s" % (asked, ", ".join(step["landed"]))
+    if "loss_before" not in step:
+        if not step["finite"]:
+            return FAILED, "the inference on %s gave values that are not finite" % asked
+        return PASSED, "on %s one inference in %.3g s" % (asked, step["step_seconds"])
     before, after = step["loss_before"], step["loss_after"]
     if finite(before) is None or finite(after) is None or not step["finite"]:
         return FAILED, "the step on %s gave values that are not finite (loss %s, then %s)" % (asked, before, after)
@@ -736,10 +1922,10 @@ def judge_step(asked: str, step: Document) -> Answer:
     return PASSED, "on %s the loss fell from %.6g to %.6g" % (asked, before, after)
 
 
-def judge_same(backend: str, asked: str, step: Document) -> Answer:
-    """Whether forward and backward equal the reference within the tolerance."""
-    tolerance = TOLERANCE[backend]
-    against = "the same step in float64" if backend == "cpu" else "the same step on the CPU"
+def judge_same(backend: str, asked: str, step: Document, against: str = "", most: float = 0.0) -> Answer:
+    """Whether forward and backward equal the reference within the tolerance, or within `most`."""
+    tolerance = most or TOLERANCE[backend]
+    against = against or ("the same step in float64" if backend == "cpu" else "the same step on the CPU")
     if not step["max_rel_diff"] <= tolerance:
         return FAILED, "%s differs from %s by %.3g of its size on %s (at most %g is allowed)" % (
             step["worst"],
@@ -755,33 +1941,44 @@ def judge_same(backend: str, asked: str, step: Document) -> Answer:
     )
 
 
-def compute_on(torch: Any, backend: str, name: str) -> Document:
-    """What a step on the device and its reference gave, as plain values."""
-    # Small tensors gain nothing from many threads, and a pool of one hundred takes its time to start.
-    torch.set_num_threads(min(4, torch.get_num_threads()))
-    reference = train_step(torch, torch.device("cpu"), torch.float64 if backend == "cpu" else torch.float32, True)
+def judge_half(precision: str, backend: str, asked: str, step: Document, against: str) -> Answer:
+    """Whether a step in 16 bits happened on the device and came as near to the reference as 16 bits can."""
+    answer = judge_step(asked, step)
+    if answer[0] != PASSED:
+        return answer
+    same = judge_same(backend, asked, step, against, HALF_TOLERANCE[precision])
+    return same if same[0] != PASSED else (PASSED, "%s; %s" % (answer[1], same[1]))
+
+
+# How frameworks say that a device has no arithmetic for a number format: that is an answer, not a fault.
+UNABLE = ("not implemented", "not supported", "unsupported", "does not support", "doesn't support", "NOT_IMPLEMENTED")
+
+
+def judge_memory(asked: str, before: int, after: int) -> Answer:
+    """Whether a second step left no more behind on the device than the first: libraries keep workspaces, steps keep nothing."""
+    if after > before:
+        return FAILED, "a step leaves %d bytes behind on %s: memory is not given back" % (after - before, asked)
+    return PASSED, "a further step gave back all that it took on %s; %d KiB stay with the libraries" % (asked, after // 1024)
+
+
+def compute_on(
+    framework: Framework, module: Any, backend: str, device: Document, precision: str, reference: Document
+) -> Document:
+    """What a step on the device gave and how far it lies from the reference, as plain values."""
+    name = str(device.get("use") or device["device"])
     started = time.perf_counter()
-    step = train_step(torch, open_device(torch, backend, name), torch.float32, backend != "directml")
-    spent = time.perf_counter() - started
+    step = framework.run(module, backend, name, precision)
+    step["step_seconds"] = round(time.perf_counter() - started, 4)
+    step["landed"] = [device["device"] if same_device(name, place) else place for place in step["landed"]]
     step.update(compare(step, reference))
-    step["finite"] = all(bool(gradient.isfinite().all()) for gradient in step.pop("gradients").values())
-    step["step_seconds"] = round(spent, 4)
-    if backend in ("cuda", "rocm"):
-        step["peak_bytes"] = int(torch.cuda.max_memory_allocated(name))
+    values = list(step.pop("gradients", step.pop("outputs", {})).values())
+    step["finite"] = all(all_finite(value) for value in values)
     return step
 
 
-def open_device(torch: Any, backend: str, name: str) -> Any:
-    """The device that a name such as "cuda:1" means, with float32 arithmetic that can be compared."""
-    if backend in ("cuda", "rocm"):
-        # TF32 rounds to ten bits and would hide a wrong kernel behind a wide tolerance.
-        torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cuda.matmul.allow_tf32 = False
-    if backend == "directml":
-        import torch_directml
-
-        return torch_directml.device(int(name.split(":")[1]))
-    return torch.device(name)
+def all_finite(values: Any) -> bool:
+    """Whether a tensor or a list of numbers holds no NaN and no infinity."""
+    return all(map(math.isfinite, values)) if isinstance(values, list) else bool(values.isfinite().all())
 
 
 # ---- the worker --------------------------------------------------------------------------------------------------
@@ -796,15 +1993,18 @@ def work() -> None:
         write_all(results, json.dumps(finite(event)) + "\n")
 
     die_with(int(task["parent"]))
+    for name, value in WORKER_ENV.get(task["framework"], {}).items():
+        os.environ.setdefault(name, value)
     for name, value in task["env"].items():
         os.environ[name] = value
     import faulthandler
     import warnings
 
-    faulthandler.enable()
+    errors = os.dup(2)  # where standard error leads while a check listens to it does not matter to what follows
+    faulthandler.enable(errors)
     # Tells where a worker hangs, shortly before the parent ends it. It needs no lock, so a call into a driver that
     # never comes back does not silence it.
-    faulthandler.dump_traceback_later(max(0.1, float(task["limit"]) - min(1.0, float(task["limit"]) / 4)))
+    faulthandler.dump_traceback_later(max(0.1, float(task["limit"]) - min(1.0, float(task["limit"]) / 4)), file=errors)
     warnings.filterwarnings("ignore", message=".*[Nn]um[Pp]y.*")
     try:
         if task["index"] == 0:
@@ -857,75 +2057,125 @@ def stage(emit: Emit, identity: str, question: Callable[[], Answer]) -> bool:
 
 
 def first_task(task: Document, emit: Emit) -> None:
-    """The framework checks, and the training step on the first device."""
+    """The framework checks, and the step on the first device."""
     expect, backend = task["expect"], task["backend"]
+    framework = FRAMEWORKS[task["framework"]]
     measured: Document = {}
     held: Document = {}
 
     def importing() -> Answer:
-        held["torch"] = load_framework(expect, measured)
-        others = load_companions(expect)
-        words = "torch %s in %.2f s" % (measured["torch"], measured["import_seconds"])
-        return PASSED, words + "".join(", " + name for name in others)
+        held["module"] = load_framework(expect, measured)
+        others = load_plugins(expect, backend) + load_companions(expect)
+        words = "%s %s in %.2f s" % (framework.name, measured[framework.name], measured["import_seconds"])
+        return PASSED, words + "".join(", " + name for name in dict.fromkeys(others))
 
     fine = stage(emit, "import", importing)
     emit({"measured": measured})
-    torch = held.get("torch")
-    if torch is None or not fine:
+    module = held.get("module")
+    if module is None or not fine:
         return
-    facts = read_build(torch)
-    emit({"measured": {key: facts[key] for key in ("cuda", "hip", "xpu") if facts[key]}})
-    stage(emit, "framework-build", lambda: judge_build(expect, facts))
+    built: Document = {}
+    stage(emit, "framework-build", lambda: framework.judge_build(expect, module, built))
+    emit({"measured": built})
 
     devices: List[Document] = []
 
     def looking() -> Answer:
-        answer, found = find_devices(torch, backend)
+        wanted = "cpu" if task["on_cpu"] else part(expect, "backend", "device")
+        answer, found = find_devices(module, backend, framework.name, wanted)
         devices.extend(found)
-        if task["on_cpu"]:
+        if task["on_cpu"] and found:
             return SKIPPED, "no accelerator was asked for: the step runs on the CPU"
         return answer
 
     stage(emit, "device-visible", looking)
-    if devices and backend in ("cuda", "rocm", "xpu"):
-        compiled = read_arch_list(torch, backend)
+    compiled = framework.arch_list(module, backend) if devices else None
+    if compiled is not None:
         emit({"measured": {"arch_list": compiled}})
         planned = part(expect, "accelerator", "arch")
-        stage(emit, "device-code", lambda: judge_code(backend, devices, compiled, planned))
-    emit({"devices": devices})
-    if task["level"] == "compute" and devices:
-        device_task(torch, backend, devices[0], "", emit)
+        stage(emit, "device-code", lambda: framework.judge_code(backend, devices, compiled, planned))
+    mine = devices if framework.alone(backend) else devices[:1]
+    emit({"devices": devices, "here": len(mine)})
+    if not reaches(task["level"], "compute"):
+        return
+    for index, device in enumerate(mine):
+        device_task(framework, module, backend, device, "/" + device["device"] if index else "", emit)
 
 
 def further_task(task: Document, emit: Emit) -> None:
-    """The training step on one further device."""
-    torch = load_framework(task["expect"], {})
-    device_task(torch, task["backend"], task["device"], "/" + task["device"]["device"], emit)
+    """The step on one further device."""
+    framework = FRAMEWORKS[task["framework"]]
+    module = load_framework(task["expect"], {})
+    load_plugins(task["expect"], task["backend"])
+    device_task(framework, module, task["backend"], task["device"], "/" + task["device"]["device"], emit)
 
 
-def device_task(torch: Any, backend: str, device: Document, suffix: str, emit: Emit) -> None:
+def device_task(framework: Framework, module: Any, backend: str, device: Document, suffix: str, emit: Emit) -> None:
     """The compute checks of one device."""
     name = device["device"]
+    kind = framework.task + "-step"
     if device.get("code") is False:
         answer = (SKIPPED, "%s (%s) has no code in this build" % (name, device["arch"]))
-        stage(emit, "train-step" + suffix, lambda: answer)
+        stage(emit, kind + suffix, lambda: answer)
         return
+    os.environ.update(device.get("env") or {})
+    use = str(device.get("use") or name)
     step: Document = {}
+    held: Document = {}
 
     def training() -> Answer:
-        step.update(compute_on(torch, backend, name))
+        held["reference"] = framework.reference(module, backend)
+        step.update(compute_on(framework, module, backend, device, "float32", held["reference"]))
         return judge_step(name, step)
 
-    stage(emit, "train-step" + suffix, training)
-    if step:
-        stage(emit, "same-result" + suffix, lambda: judge_same(backend, name, step))
-        values: Document = {
-            key: step[key] for key in ("loss_before", "loss_after", "max_rel_diff", "step_seconds") if key in step
-        }
-        values["max_abs_diff_to_cpu"] = step["max_abs_diff"]
-        if "peak_bytes" in step:
-            values["peak_bytes"] = step["peak_bytes"]
-        emit({"computed": dict(device, **values)})
+    fine = stage(emit, kind + suffix, training)
+    if not step:
+        return
+    against = framework.against(backend)
+    fine = stage(emit, "same-result" + suffix, lambda: judge_same(backend, name, step, against)) and fine
+    values: Document = {key: step[key] for key in ("loss_before", "loss_after", "max_rel_diff", "step_seconds") if key in step}
+    values["max_abs_diff_to_cpu"] = step["max_abs_diff"]
+    if fine:
+        for precision in framework.halves(module, backend, use):
+            question = functools.partial(half, framework, module, backend, device, precision, held)
+            stage(emit, SHORT[precision] + suffix, question)
+        freed(framework, module, backend, device, suffix, emit, values)
+    emit({"computed": dict({key: device[key] for key in device if key not in ("env", "use")}, **values)})
+
+
+def half(framework: Framework, module: Any, backend: str, device: Document, precision: str, held: Document) -> Answer:
+    """The answer about a step in 16 bits; skipped where the device has no arithmetic for them."""
+    try:
+        step = compute_on(framework, module, backend, device, precision, held["reference"])
+    except Exception as fault:
+        if isinstance(fault, NotImplementedError) or any(sign in str(fault) for sign in UNABLE):
+            return SKIPPED, "%s does not compute in %s: %s" % (device["device"], precision, describe(fault))
+        raise
+    return judge_half(precision, backend, device["device"], step, framework.against(backend))
+
+
+def freed(framework: Framework, module: Any, backend: str, device: Document, suffix: str, emit: Emit, values: Document) -> None:
+    """The check that steps give their memory back, where the framework says what it holds."""
+    import gc
+
+    use = str(device.get("use") or device["device"])
+
+    def held_now() -> Optional[int]:
+        gc.collect()
+        return framework.memory(module, backend, use)
+
+    if framework.memory(module, backend, use) is None:
+        return
+
+    def freeing() -> Answer:
+        framework.run(module, backend, use, "float32")
+        before = held_now()
+        framework.run(module, backend, use, "float32")
+        after = held_now()
+        values["held_bytes"] = after
+        return judge_memory(device["device"], before or 0, after or 0)
+
+    stage(emit, "memory-freed" + suffix, freeing)
 
 
 # ---- the parent --------------------------------------------------------------------------------------------------
@@ -1090,12 +2340,16 @@ def last_words(errors: str) -> str:
 
 DOING = {
     "": "starting",
-    "import": "importing torch",
+    "import": "importing %s",
     "framework-build": "reading the build",
     "device-visible": "looking for devices",
     "device-code": "reading the compiled architectures",
     "train-step": "training a step",
+    "infer-step": "computing an inference",
     "same-result": "comparing results",
+    "bf16-step": "computing in bfloat16",
+    "fp16-step": "computing in float16",
+    "memory-freed": "looking at its memory",
 }
 
 
@@ -1106,7 +2360,8 @@ def broken(worker: Worker, hung: bool, status: Optional[int], limit: float) -> O
     pending = worker.pending()
     base = pending.split("/")[0]
     errors = worker.errors.decode("utf-8", "replace")
-    doing = DOING.get(base, base) + (" on " + worker.task["device"]["device"] if worker.task.get("device") else "")
+    doing = DOING.get(base, base).replace("%s", worker.task.get("framework") or "torch")
+    doing += " on " + worker.task["device"]["device"] if worker.task.get("device") else ""
     place = innermost(errors)
     where = " (%s)" % place if place else ""
     # The watchdog, which tells where a worker hangs, looks at Python while it runs and may crash over it: the time was up.
@@ -1115,19 +2370,33 @@ def broken(worker: Worker, hung: bool, status: Optional[int], limit: float) -> O
     else:
         said = last_words(errors)
         words = "the process %s while %s%s%s" % (ending(status), doing, where, ": " + one_line(said, 160) if said else "")
-    identity = pending or ("train-step/" + worker.task["device"]["device"] if worker.task.get("device") else "import")
+    further = worker.task.get("device")
+    identity = pending or ("%s-step/%s" % (worker.task["task"], further["device"]) if further else "import")
     return check(identity, LEVEL_OF[identity.split("/")[0]], (FAILED, words), time.monotonic() - worker.started)
 
 
-def fill_up(checks: List[Document], level: str, backend: str) -> None:
+def reaches(level: str, wanted: str) -> bool:
+    """Whether a proof up to `level` asks what belongs to `wanted`."""
+    return LEVELS.index(level) >= LEVELS.index(wanted)
+
+
+# Checks that are only there where a device or a framework has what they ask about.
+WHERE_FIT = ("bf16-step", "fp16-step", "memory-freed")
+
+
+def fill_up(checks: List[Document], level: str, backend: str, framework: str = "torch") -> None:
     """Adds what was not reached as skipped, so that a missing check cannot be taken for a passed one."""
     have = {found["id"] for found in checks}
     blocker = next(
         (found["id"] for found in checks if found["outcome"] == FAILED and found["level"] in ("framework", "compute")), ""
     )
     for identity, its_level in CHECKS:
-        wanted = its_level in ("framework", "compute") and LEVELS.index(its_level) <= LEVELS.index(level)
-        if not wanted or identity in have or (identity == "device-code" and backend not in ("cuda", "rocm", "xpu")):
+        wanted = reaches(its_level, "framework") and reaches(level, its_level)
+        if not wanted or identity in have or identity in WHERE_FIT:
+            continue
+        if identity == "device-code" and (framework != "torch" or backend not in ("cuda", "rocm", "xpu")):
+            continue
+        if identity == ("infer-step" if task_of(framework) == "train" else "train-step"):
             continue
         why = "not reached, since %s failed" % blocker if blocker else "not reached"
         checks.append(check(identity, its_level, (SKIPPED, why), 0.0))
@@ -1135,6 +2404,15 @@ def fill_up(checks: List[Document], level: str, backend: str) -> None:
     checks.sort(
         key=lambda found: (LEVELS.index(found["level"]), found["id"].partition("/")[2] != "", order[found["id"].split("/")[0]])
     )
+
+
+# What keeps a framework from looking for accelerators that were not asked for.
+CPU_ALONE = {"JAX_PLATFORMS": "cpu", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+
+def task_of(framework: str) -> str:
+    """Whether a framework proves itself by a training step or by an inference."""
+    return FRAMEWORKS[framework].task if framework in FRAMEWORKS else "train"
 
 
 def prove(expect: Document, level: str, limit: float, on_cpu: bool) -> Document:
@@ -1145,12 +2423,14 @@ def prove(expect: Document, level: str, limit: float, on_cpu: bool) -> Document:
     workers: List[Worker] = []
     changed = threading.Condition()
     framework = part(expect, "framework", "name") or "torch"
-    able = framework == "torch" and backend in VISIBLE
+    able = framework in FRAMEWORKS and backend in FRAMEWORKS[framework].backends
 
     def start(index: int, device: Optional[Document]) -> None:
         env = expect.get("env")
         task = {
             "expect": expect,
+            "framework": framework,
+            "task": task_of(framework),
             "backend": backend,
             "index": index,
             "device": device,
@@ -1158,26 +2438,30 @@ def prove(expect: Document, level: str, limit: float, on_cpu: bool) -> Document:
             "limit": max(0.5, deadline - time.monotonic()),
             "on_cpu": on_cpu,
             "parent": os.getpid(),
-            "env": {str(k): str(v) for k, v in env.items()} if isinstance(env, dict) else {},
+            "env": dict(
+                {str(k): str(v) for k, v in env.items()} if isinstance(env, dict) else {},
+                **(dict(device.get("env") or {}) if device else {}),
+                **(CPU_ALONE if on_cpu else {}),
+            ),
         }
         workers.append(Worker(task, changed))
 
-    deep = LEVELS.index(level) >= LEVELS.index("framework")
+    deep = reaches(level, "framework")
     try:
         if deep and able:
             start(0, None)
         checks = local_checks(expect, measured, level, on_cpu)
         if deep and not able:
-            what = "frameworks other than torch" if framework != "torch" else "the backend %r" % backend
+            what = "the framework %r" % framework if framework not in FRAMEWORKS else "%s on %r" % (framework, backend)
             checks.append(check("import", "framework", (FAILED, "this probe does not know %s" % what), 0.0))
         spread = False
         with changed:
             while workers and not all(worker.done for worker in workers):
-                found = [event["devices"] for event in workers[0].events if "devices" in event]
+                found = [event for event in workers[0].events if "devices" in event]
                 if found and not spread:
                     spread = True
-                    if level == "compute":
-                        for index, device in enumerate(found[0][1:], 1):
+                    if reaches(level, "compute"):
+                        for index, device in enumerate(found[0]["devices"][found[0]["here"] :], 1):
                             start(index, device)
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -1189,11 +2473,12 @@ def prove(expect: Document, level: str, limit: float, on_cpu: bool) -> Document:
         for worker in workers:
             worker.stop()
     if deep:
-        fill_up(checks, level, backend)
+        fill_up(checks, level, backend, framework)
     computed = measured.get("devices", [])
     if computed:
         for key in ("device", "name", "loss_before", "loss_after", "max_abs_diff_to_cpu"):
-            measured["device_name" if key == "name" else key] = computed[0].get(key)
+            if key in computed[0]:
+                measured["device_name" if key == "name" else key] = computed[0][key]
     measured["platform"] = sys.platform
     measured["backend"] = backend
     outcomes = {found["outcome"] for found in checks}
@@ -1267,7 +2552,7 @@ def read_expectation(options: argparse.Namespace) -> Tuple[Document, Optional[Do
 
 def main(argv: Sequence[str]) -> int:
     """The exit status of the command: 0 proven, 1 not, 2 wrong usage."""
-    parser = argparse.ArgumentParser(prog="probe.py", description="Proves an environment by training one step in it.")
+    parser = argparse.ArgumentParser(prog="probe.py", description="Proves an environment by computing in it.")
     parser.add_argument("--expect", metavar="FILE", help="the plan; 'recorded' means the one that lies beside this Python")
     parser.add_argument("--packed", metavar="TEXT", help=argparse.SUPPRESS)  # a plan in the command line, or else that one
     parser.add_argument("--limit", type=float, default=300.0, metavar="SECONDS", help="end whatever takes longer (default: 300)")
@@ -1293,7 +2578,7 @@ def main(argv: Sequence[str]) -> int:
         document["plan"] = recorded
     write_all(output, json.dumps(finite(document)) + "\n")
     failed = any(found["outcome"] == FAILED for found in document["checks"])
-    return 0 if document["passed"] or (options.level != "compute" and not failed) else 1
+    return 0 if document["passed"] or (not reaches(options.level, "compute") and not failed) else 1
 
 
 def leave(number: int, frame: Optional[FrameType]) -> None:
