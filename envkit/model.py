@@ -573,6 +573,7 @@ class Target:
     accelerators: tuple[Gpu, ...] | None  # None: not known what is there; (): none
     drivers: Mapping[str, DriverFacts] = field(default_factory=_nothing)  # by vendor
     pythons: tuple[str, ...] | None = None  # Pythons to be had there; None: any
+    python_told: bool = False  # whether somebody asked for one: what an image brings along is no matter of the machine's
     gpu_note: str = ""  # e.g. an ambiguous name
     hidden: tuple[Gpu, ...] = ()  # there, but kept away from the framework: an integrated GPU beside a card
     order: tuple[Gpu, ...] = ()  # all of them, as the machine numbers them

@@ -90,6 +90,7 @@ class Rows:
             row.release.version,
             row.build.pythons,
             target.pythons,
+            target.python_told or not row.build.image,
             target.platform.release,
             target.platform.point,
             row.build.macos,
@@ -349,8 +350,10 @@ def _choose(matrix: Matrix, framework: Framework, row: Row, target: Target) -> s
     published = pythons_of(row.release, row.build)
     # A free-threaded Python is never chosen for anyone who did not ask for it.
     plain = [text for text in published if not text.endswith("t")]
-    choices = target.pythons or tuple(sorted(plain or published, key=python_key, reverse=True))
-    if target.pythons is None and (own := own_python(matrix, target)):
+    # The machine's own Python is no matter where the framework comes in an image.
+    asked = target.pythons if target.python_told or not row.build.image else None
+    choices = asked or tuple(sorted(plain or published, key=python_key, reverse=True))
+    if asked is None and (own := own_python(matrix, target)):
         choices = (own, *choices)
     libraries = [name for name in framework.default_packages if name in matrix.libraries]
     for python in choices:

@@ -129,7 +129,7 @@ class _Hopeless:
             or self._rejects(told, ("dropped", line.backend.name), driver_dropped, line, row)
             or self._rejects(told, ("glibc", build.glibc), glibc, line, row)
             or self._rejects(self.without_code, (id(row), self.target.platform.os, line.kinds), gpu_code, line, row)
-            or self._rejects(told, (release.version, build.pythons), python, line, row)
+            or self._rejects(told, (release.version, build.pythons, bool(build.image)), python, line, row)
         )
 
     def _rejects(self, told: dict[tuple[object, ...], bool], key: tuple[object, ...], rule: Rule, line: Line, row: Row) -> bool:

@@ -82,6 +82,7 @@ def read(matrix: Matrix, wish: Wish, facts: Facts | None = None, pythons: Sequen
         accelerators=shown,
         drivers=_drivers(matrix, wish.driver, facts, platform, shown, vendor, notes),
         pythons=_pythons(wish.python, facts, pythons, own_python),
+        python_told=bool(wish.python.strip()),
         hidden=hidden,
         order=cards or (),
         extras=extras,

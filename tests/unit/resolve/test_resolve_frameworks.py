@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from envkit import matrix as matrices
 from envkit.errors import UsageError
-from envkit.model import Matrix, Wish
+from envkit.model import Facts, Gpu, Machine, Matrix, PythonFacts, Verdict, Wish
 from envkit.resolve import plan_of, resolve
 
 OVERLAY = """
@@ -115,3 +117,11 @@ def test_a_framework_that_is_not_there_and_one_that_the_scheme_has_not(matrix: M
     with pytest.raises(UsageError, match="linux-cpu is a scheme of torch, not of testflow") as caught:
         resolve(matrix, Wish(scheme="linux-cpu", framework="testflow"))
     assert caught.value.hint == "name one of: linux-testnpu-testflow"
+
+
+def test_the_python_of_an_image_is_no_matter_of_the_machines(matrix: Matrix) -> None:
+    card = Gpu(arch="testchip", vendor="testvendor")
+    facts = Facts(machine=Machine(os="linux", gpus=(card,)), python=PythonFacts(version="3.14.0"))
+    wish = Wish(scheme="linux-testnpu-testflow", accept=(Verdict.SUPPORTED, Verdict.UNKNOWN))
+    assert plan_of(resolve(matrix, wish, facts)).python == "3.12"
+    assert resolve(matrix, replace(wish, python="3.14"), facts).plan is None
