@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from envkit.cli.matrix_export import command as export
 from envkit.cli.matrix_refresh import command as refresh
 from envkit.cli.output import emit, emit_json, format_option
 from envkit.errors import InvalidFile, UsageError
@@ -28,6 +29,7 @@ def command() -> None:
 
 
 command.add_command(refresh, "refresh")
+command.add_command(export, "export")
 
 
 # ---- show --------------------------------------------------------------------------------------------------------
