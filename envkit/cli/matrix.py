@@ -10,14 +10,16 @@ import click
 
 from envkit.cli.matrix_export import command as export
 from envkit.cli.matrix_refresh import command as refresh
-from envkit.cli.output import emit, emit_json, format_option
+from envkit.cli.output import emit, emit_json, format_option, say
 from envkit.errors import InvalidFile, UsageError
 
 if TYPE_CHECKING:
+    from envkit.matrix.refresh import Online
     from envkit.model import BackendRelease, Build, Framework, Matrix, Scheme
 
 SHIPPED = "matrix.toml"
 UNWELL = 1
+UNREACHABLE = 5
 INVALID = 3
 # A whole matrix has all of these; a file without is an overlay.
 _WHOLE = {"meta", "source", "backend", "framework", "scheme"}
@@ -139,26 +141,77 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 @command.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
+@click.option("--online", is_flag=True, help="Ask as well whether each index, wheel and image tag is still there.")
+@click.option(
+    "--timeout",
+    "limit",
+    type=click.FloatRange(1, 600),
+    default=30.0,
+    show_default=True,
+    help="With --online: seconds that a server has to answer.",
+)
 @format_option("text", "json")
 @click.pass_context
-def check(ctx: click.Context, files: tuple[Path, ...], form: str) -> int:
+def check(ctx: click.Context, files: tuple[Path, ...], online: bool, limit: float, form: str) -> int:
     """Whether the shipped matrix and the user's overlays are well, or each FILE: an overlay or a whole matrix.
 
-    Exit 0: all is well; 1: the shipped matrix has faults; 3: a file of the user's has.
+    Exit 0: all is well; 1: the shipped matrix has faults; 3: a file of the user's has. With --online, what is no longer there
+    is a fault (1); what could not be asked is unknown and no fault; 5: nothing could be asked at all.
     """
     looked = [_look(file) for file in files] if files else _look_at_all(ctx)
-    document = {
+    asked = _ask(ctx, files, limit) if online and not any(faults for _, _, faults in looked) else None
+    document: dict[str, Any] = {
         "schema": "envkit/matrix-check/1",
         "healthy": not any(faults for _, _, faults in looked),
         "files": [{"file": name, "faults": faults} for name, _, faults in looked],
     }
+    if asked is not None:
+        document["healthy"] = document["healthy"] and not asked.faults
+        places = [{"url": place.url, "state": place.state, "why": place.why} for place in asked.places]
+        document["online"] = {"faults": list(asked.faults), "places": places}
     if form == "json":
         emit_json(document)
     else:
         for name, _, faults in looked:
             emit("\n".join(faults) if faults else f"{name}: no faults")
+        if asked is not None:
+            emit("\n".join(_online_text(asked)))
+    if asked is not None and asked.nothing_reached:
+        say("no place could be reached: check the network, proxies and mirrors (envkit.toml [mirrors], pip's and uv's settings)")
+        return UNREACHABLE
+    if asked is not None and asked.faults:
+        return UNWELL
     # A file that the user wrote can be mended by the user, so its code goes first.
     return max((code for _, code, faults in looked if faults), default=0)
+
+
+def _ask(ctx: click.Context, files: tuple[Path, ...], limit: float) -> Online:
+    """What upstream says: of the matrix with overlays, or of a whole matrix that is named."""
+    from envkit.cli.common import load_matrix
+    from envkit.matrix import load
+    from envkit.matrix.refresh import check_online
+    from envkit.sources import read_sources
+
+    whole = [file for file in files if set(_content(file)) >= _WHOLE]
+    overlays = [file for file in files if file not in whole]
+    matrix = load(whole[0] if whole else None, overlays=overlays) if files else load_matrix(ctx)
+    return check_online(matrix, read_sources(), limit=limit, tell=say)
+
+
+def _online_text(asked: Online) -> list[str]:
+    lines = list(asked.faults)
+    by_host: dict[tuple[str, str], int] = {}
+    for place in asked.unknown:
+        host = place.url.split("/")[2] if "://" in place.url else place.url
+        by_host[host, place.why] = by_host.get((host, place.why), 0) + 1
+    lines += [
+        f"unknown: {host}: {why} ({count} place{'s' if count > 1 else ''} not asked)" for (host, why), count in by_host.items()
+    ]
+    reached = len(asked.places) - len(asked.unknown)
+    lines.append(
+        f"online: {reached} places asked, {len(asked.faults)} missing or not to be believed, {len(asked.unknown)} unknown"
+    )
+    return lines
 
 
 Looked = tuple[str, int, list[str]]  # the file, the exit code of its faults, the faults

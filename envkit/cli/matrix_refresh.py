@@ -26,7 +26,7 @@ _SIGNS = {"new": "+", "vanished": "-", "changed": "~", "look": "?"}
     "names",
     multiple=True,
     metavar="NAME,...",
-    help="Only these frameworks (torch, jax, ...), or: libraries, images, drivers.",
+    help="Only these frameworks (torch, jax, ...), or: libraries, images.",
 )
 @click.option("--write", "writing", is_flag=True, help="Write the changes into the matrix; its comments and order stay.")
 @click.option("--force", is_flag=True, help="Take rows away as well, and believe an index that shrank suddenly.")

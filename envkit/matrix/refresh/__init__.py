@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from envkit.matrix.refresh.online import Online, check_online
 from envkit.matrix.refresh.refreshing import Options, Report, refresh, write
 
-__all__ = ["Options", "Report", "refresh", "write"]
+__all__ = ["Online", "Options", "Report", "check_online", "refresh", "write"]

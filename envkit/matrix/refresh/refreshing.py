@@ -13,6 +13,7 @@ from envkit.errors import StepFailed, UsageError
 from envkit.matrix.refresh import upstream as decide
 from envkit.matrix.refresh.changes import LOOK, Change, SourceBook, SourceRow
 from envkit.matrix.refresh.compare import compare
+from envkit.matrix.refresh.images import Image, Seen, compare_images, images_of, look, parse_image
 from envkit.matrix.refresh.listings import ANY, PYPI, File, Listing, normal, page_of, read_listing, release_key
 from envkit.matrix.refresh.measuring import Measured, measure_all
 from envkit.matrix.refresh.metadata import Metadata, read_metadata
@@ -21,7 +22,7 @@ from envkit.matrix.refresh.propose import compare_library
 from envkit.matrix.refresh.upstream import Upstream
 from envkit.model import Framework, Matrix
 
-LIBRARIES = "libraries"
+LIBRARIES, IMAGES = "libraries", "images"
 
 READ, UNREACHABLE, REFUSED, NONE = "read", "unreachable", "refused", "none"
 
@@ -30,7 +31,7 @@ READ, UNREACHABLE, REFUSED, NONE = "read", "unreachable", "refused", "none"
 class Options:
     """What is asked of a refresh."""
 
-    only: tuple[str, ...] = ()  # frameworks, "libraries"; (): all
+    only: tuple[str, ...] = ()  # frameworks, "libraries", "images"; (): all
     measure: bool = False
     force: bool = False  # believe a listing that shrank suddenly
     limit: float = 30.0  # seconds for an answer
@@ -86,7 +87,7 @@ class Report:
 
 def choices(matrix: Matrix) -> tuple[str, ...]:
     """What `only` may name."""
-    return (*matrix.frameworks, LIBRARIES)
+    return (*matrix.frameworks, LIBRARIES, IMAGES)
 
 
 # ---- reading and comparing ---------------------------------------------------------------------------------------
@@ -126,6 +127,8 @@ def refresh(
         listing = run.listings.get((PYPI, normal(name)))
         if listing is not None and listing.known:
             changes += compare_library(name, matrix.libraries[name], listing, run.book)
+    if not options.only or IMAGES in options.only:
+        changes += run.images()
     measured: list[Measured] = []
     if options.measure:
         measured, changes = measure_all(matrix, upstreams, changes, net, run.book, tell)
@@ -193,6 +196,26 @@ class _Run:
                 self.listings[page] = listing
                 self.note(listing.place, READ if listing.known else NONE, "" if listing.known else "has no such project")
 
+    def images(self) -> list[Change]:
+        """What the registries say of the images that rows name."""
+        bases = {row.container.base for row in self.matrix.schemes.values() if row.container}
+        bases |= {row.container.vendor_base for row in self.matrix.schemes.values() if row.container}
+        # Of the many images that single builds name, newer ones come with newer builds.
+        jobs = [
+            (reference, _looker(self.net, self.settings, parse_image(reference), tags=reference in bases))
+            for reference in images_of(self.matrix)
+        ]
+        seen: dict[str, Seen] = {}
+        for reference, found in all_at_once(jobs).items():
+            image = parse_image(reference)
+            place = f"{shown(self.settings.mirrored(image.url))}:{image.tag}"
+            if isinstance(found, Trouble):
+                self.trouble(place, found)
+            else:
+                seen[reference] = found
+                self.note(place, READ if found.there else NONE, "" if found.there else "has no such tag")
+        return list(compare_images(self.matrix, seen))
+
     def upstream(self, framework: Framework) -> Upstream:
         """All that was read of a framework, its metadata and its other halves included."""
         own = {page: self.listings[page] for page in decide.pages_of(framework) if page in self.listings}
@@ -235,6 +258,10 @@ class _Run:
             else:
                 found[key] = metadata
         return found
+
+
+def _looker(net: Net, settings: Settings, image: Image, *, tags: bool) -> Callable[[], Seen]:
+    return lambda: look(net, settings, image, tags=tags)
 
 
 def _reader(net: Net, settings: Settings, page: tuple[str, str]) -> Callable[[], Listing]:
