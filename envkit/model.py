@@ -383,6 +383,9 @@ class FrameworkRelease:
     pythons: tuple[str, ...] = ()  # "3.11", free-threaded "3.13t"
     companions: Mapping[str, tuple[str, ...]] = field(default_factory=_nothing)  # torchvision -> versions, best first
     requires: Mapping[str, str] = field(default_factory=_nothing)  # library -> specifier: numpy -> "<2"
+    pypi: Mapping[str, str] = field(
+        default_factory=_nothing
+    )  # platform -> the tag of the build that PyPI has without a local version
     yanked: bool = False
     note: str = ""
     sources: tuple[str, ...] = ()

@@ -68,6 +68,15 @@ def builds_of(case: Case, version: str, tag: str, platform: str) -> list[Build]:
     ]
 
 
+def pypi_tag(case: Case) -> str:
+    """The build that a torch without a local version is, where it came from PyPI; "" where that is not known."""
+    version = case.torch.version
+    if not version or "+" in version or case.torch.cuda or case.torch.hip:
+        return ""
+    rows = (row for row in case.matrix.frameworks["torch"].releases if row.version == version)
+    return next((row.pypi.get(platform_word(case), "") for row in rows), "")
+
+
 _NOT_FOUND = (
     r"could not find a version that satisfies the requirement torch\b|no matching distribution found for torch\b"
     r"|because there is no version of torch|no solution found when resolving|torch==\S+ was not found"

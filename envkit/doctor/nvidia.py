@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from envkit.doctor import commands
 from envkit.doctor.case import Case, Hit
-from envkit.doctor.index import asked, builds_of, platform_word
+from envkit.doctor.index import asked, pypi_tag
 from envkit.model import BackendRelease, Dotted, DriverFacts, Finding, Gpu, Os, dotted
 from envkit.resolve.plans import source_texts
 from envkit.resolve.rules import own_driver, tag_floor
@@ -76,12 +76,9 @@ def needed_cuda(case: Case) -> tuple[Dotted | None, str]:
     plain = re.match(r"cu(\d+)(\d)$", tag)
     if plain:
         return Dotted(f"{plain[1]}.{plain[2]}"), f"torch: {torch.version or tag}"
-    if torch.version and case.os in (Os.LINUX, Os.WSL2):
-        # PyPI's wheel of a release names its CUDA nowhere; the matrix does.
-        own = [build for build in builds_of(case, torch.version, "", platform_word(case)) if build.local == ""]
-        for row in case.matrix.backends["cuda"].releases:
-            if any(build.tag == row.tag for build in own):
-                return row.version, f"torch: {torch.version}"
+    plain = re.match(r"cu(\d+)(\d)$", pypi_tag(case)) if case.os in (Os.LINUX, Os.WSL2) else None
+    if plain:
+        return Dotted(f"{plain[1]}.{plain[2]}"), f"torch.version: {torch.version}, of PyPI"
     for name in ("nvidia-cuda-runtime-cu13", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11", "nvidia-cuda-runtime"):
         if version := dotted(case.packages.get(name)):
             return Dotted(".".join(version.split(".")[:2])), f"python.packages: {name} {version}"

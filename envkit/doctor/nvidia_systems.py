@@ -312,7 +312,8 @@ def _failed(case: Case) -> Hit | None:
 
 def mig_no_instance(case: Case) -> Iterator[Finding]:
     """MIG mode is on and no instance was made, so CUDA sees no device."""
-    on, none = case.hit(_MIG_ON, "nvidia-smi", "mig", "error"), case.hit(_NO_MIG)
+    on = case.hit(_MIG_ON, "nvidia-smi", "mig", "error") or case.hit(r"^\W*(?:.*,\s*)?enabled\W*$", "mig.mode", "mig_mode")
+    none = case.hit(_NO_MIG)
     lines = _mig_lines(case)
     listed = list(case.hits(r"^\s*GPU \d+:", "nvidia-smi -L")) or list(case.hits(r"^\s*GPU \d+: .*UUID", "nvidia-smi"))
     failed = _failed(case) or case.torch.available is False or case.torch.device_count == 0

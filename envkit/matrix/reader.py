@@ -156,6 +156,7 @@ _FRAMEWORK_RELEASE: Shape = {
     "pythons": need(_PYTHONS),
     "companions": may(f.keyed(f.package, f.several(f.release_version, least=1))),
     "requires": may(f.keyed(f.package, f.specifier)),
+    "pypi": may(f.keyed(f.wheel_platform, f.tag)),
     "yanked": may(f.flag),
     "note": may(f.text),
     "source": _SOURCES,
@@ -644,6 +645,8 @@ class _References:
                 self._one(row, f"companions.{word}", word, companions, "companion")
             for word in row.value.requires:
                 self._one(row, f"requires.{word}", word, self.libraries, "library")
+            for word, tag in row.value.pypi.items():
+                self._one(row, f"pypi.{word}", tag, self.tags, "tag")
         for row in group.lists["build"].values():
             self._sources(row)
             self._one(row, "release", row.value.release, lines, f"release of {name}")
