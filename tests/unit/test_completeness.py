@@ -161,3 +161,22 @@ def test_no_machine_or_unfinished_work_in_the_tree() -> None:
             if path.is_file() and not passed_over:
                 wrong += [f"{path.relative_to(ROOT)}: {found[0]}" for found in marks.finditer(path.read_text(encoding="utf-8"))]
     assert wrong == []
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_every_scheme_speaks_both_languages_and_says_how_it_stands(name: str) -> None:
+    scheme = matrix().schemes[name]
+    wanted = [word for word in ("title", "for_whom", "needs", "pros", "cons", "cannot", "no_container") if getattr(scheme, word)]
+    assert [word for word in wanted if not scheme.zh.get(word)] == []
+    assert scheme.stability and scheme.ecosystem and scheme.multi_device
+    others = [other for other in matrix().schemes.values() if other.name != name]
+    assert [other.name for other in others if other.for_whom == scheme.for_whom or other.pros == scheme.pros] == []
+
+
+def test_all_promised_schemes_are_there() -> None:
+    promised = """linux-cuda linux-rocm linux-xpu linux-cpu linux-hpu linux-npu linux-npu-mindspore linux-mlu linux-musa linux-tpu
+        linux-tpu-jax linux-cuda-jax linux-rocm-jax linux-cpu-jax linux-cpu-mlx linux-openvino linux-cuda-onnxruntime
+        linux-rocm-onnxruntime linux-rocm-llamacpp linux-neuron windows-cuda windows-rocm windows-directml windows-xpu windows-cpu
+        windows-directml-onnxruntime windows-directml-tensorflow wsl2-cuda wsl2-rocm wsl2-directml macos-mps macos-mlx macos-cpu"""
+    assert set(promised.split()) <= set(SCHEMES)
+    assert set(matrix().clouds) == {"groq", "cerebras"}
