@@ -166,7 +166,8 @@ def test_no_machine_or_unfinished_work_in_the_tree() -> None:
 @pytest.mark.parametrize("name", SCHEMES)
 def test_every_scheme_speaks_both_languages_and_says_how_it_stands(name: str) -> None:
     scheme = matrix().schemes[name]
-    wanted = [word for word in ("title", "for_whom", "needs", "pros", "cons", "cannot", "no_container") if getattr(scheme, word)]
+    words = ("title", "for_whom", "needs", "pros", "cons", "cannot", "no_container")
+    wanted = [word for word in words if getattr(scheme, word)]
     assert [word for word in wanted if not scheme.zh.get(word)] == []
     assert scheme.stability and scheme.ecosystem and scheme.multi_device
     others = [other for other in matrix().schemes.values() if other.name != name]
