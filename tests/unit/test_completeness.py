@@ -178,6 +178,7 @@ def test_all_promised_schemes_are_there() -> None:
     promised = """linux-cuda linux-rocm linux-xpu linux-cpu linux-hpu linux-npu linux-npu-mindspore linux-mlu linux-musa linux-tpu
         linux-tpu-jax linux-cuda-jax linux-rocm-jax linux-cpu-jax linux-cpu-mlx linux-openvino linux-cuda-onnxruntime
         linux-rocm-onnxruntime linux-rocm-llamacpp linux-neuron windows-cuda windows-rocm windows-directml windows-xpu windows-cpu
-        windows-directml-onnxruntime windows-directml-tensorflow wsl2-cuda wsl2-rocm wsl2-directml macos-mps macos-mlx macos-cpu"""
+        windows-directml-onnxruntime windows-directml-tensorflow wsl2-cuda wsl2-rocm wsl2-directml
+        macos-mps macos-mlx macos-cpu"""
     assert set(promised.split()) <= set(SCHEMES)
     assert set(matrix().clouds) == {"groq", "cerebras"}
