@@ -349,6 +349,20 @@ class OverrideSetting:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DriverList:
+    """Where a vendor lists its drivers, for `matrix refresh`: an entry of `driver_lists` in `[backend.<name>]`."""
+
+    kind: str  # apt: a Packages file; rpm: a repository; folders: a page whose links are named by release
+    url: str
+    package: str = ""  # the package that is numbered like the driver, also with a branch behind it; "" for folders
+
+    @property
+    def source_id(self) -> str:
+        """The id that its row of [source] gets."""
+        return f"driver-list-{self.package or self.url.rstrip('/').rpartition('/')[2]}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Backend:
     """A compute runtime: `[backend.<name>]`."""
 
@@ -370,6 +384,7 @@ class Backend:
     without_card: str = ""  # the device used where there is no such card; "": then it cannot be used
     # What the vendor's images call the chips that they are for, where there is one image a chip: ascend310p -> 310p.
     chips: Mapping[str, str] = field(default_factory=_nothing)
+    driver_lists: tuple[DriverList, ...] = ()
     host_toolkit: bool = False  # the runtime is installed on the machine, since wheels bring none along
     sources: tuple[str, ...] = ()
 

@@ -26,7 +26,7 @@ _SIGNS = {"new": "+", "vanished": "-", "changed": "~", "look": "?"}
     "names",
     multiple=True,
     metavar="NAME,...",
-    help="Only these frameworks (torch, jax, ...), or: libraries, images.",
+    help="Only these frameworks (torch, jax, ...), or: libraries, images, drivers.",
 )
 @click.option("--write", "writing", is_flag=True, help="Write the changes into the matrix; its comments and order stay.")
 @click.option("--force", is_flag=True, help="Take rows away as well, and believe an index that shrank suddenly.")
@@ -111,6 +111,7 @@ def _document(path: Path, report: Report) -> dict[str, Any]:
         "file": path.name,
         "changes": [plain_change(change) for change in report.changes],
         "places": [{"url": place.url, "state": place.state, "why": place.why} for place in report.places],
+        "drivers": {name: dict(newest) for name, newest in report.drivers.items()},
         "left_out": {name: list(versions) for name, versions in report.left_out.items()},
         "measured": plain_measured(report.measured),
         "seconds": round(report.seconds, 3),
@@ -130,6 +131,8 @@ def _text(report: Report) -> str:
         lines += [table, *(line for change in changes for line in _change(change)), ""]
     if report.measured:
         lines += [*_measured(report), ""]
+    for name, newest in report.drivers.items():
+        lines.append(f"{name}: newest drivers by branch: {', '.join(f'{branch}: {driver}' for branch, driver in newest.items())}")
     for name, versions in report.left_out.items():
         few = ", ".join(versions[:6]) + (", ..." if len(versions) > 6 else "")
         lines.append(f"{name}: {len(versions)} older releases on PyPI are not in the matrix: {few}")

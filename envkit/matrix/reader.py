@@ -22,6 +22,7 @@ from envkit.model import (
     Cloud,
     Container,
     DriverBranch,
+    DriverList,
     Framework,
     FrameworkRelease,
     LibraryRelease,
@@ -75,6 +76,18 @@ _ARCH: Shape = {
     "note": may(f.text),
     "source": _SOURCES,
 }
+_DRIVER_LIST: Shape = {
+    "kind": need(f.one_of(("apt", "rpm", "folders"), "kind of list")),
+    "url": need(f.address),
+    "package": may(f.package),
+}
+
+
+def _driver_list(value: Any, path: str, faults: Faults) -> Any:
+    values = f.table(value, _DRIVER_LIST, path, faults)
+    return values if values is BAD else DriverList(**values)
+
+
 _BACKEND: Shape = {
     "vendor": need(lambda value, path, faults: value if value == "" else f.name(value, path, faults)),
     "title": need(f.text),
@@ -84,6 +97,7 @@ _BACKEND: Shape = {
     "visible": may(f.variable),
     "serves": may(_NAMES),
     "without_card": may(f.name),
+    "driver_lists": may(f.several(_driver_list)),
     "chips": may(f.keyed(f.name, f.name)),
     "host_toolkit": may(f.flag),
     "source": _SOURCES,

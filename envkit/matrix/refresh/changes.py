@@ -106,6 +106,15 @@ class SourceBook:
         self.read[row.id] = row
         return row.id
 
+    def found_at(self, row: SourceRow) -> str:
+        """The id of the source that has `row`'s address; `row` itself where there is none."""
+        for word, other in self._known.items():
+            if other.url.rstrip("/") == row.url.rstrip("/"):
+                row = SourceRow(id=word, text=other.text, url=other.url)
+                break
+        self.read[row.id] = row
+        return row.id
+
     def found(self, row: SourceRow) -> str:
         """The id of a source for one kind of fact: the row that the matrix has for it, or `row`."""
         known = [

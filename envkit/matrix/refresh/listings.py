@@ -154,6 +154,17 @@ def _from_html(answer: Answer) -> tuple[File, ...]:
     return tuple(parser.files)
 
 
+def links_of(answer: Answer) -> tuple[str, ...]:
+    """The addresses that a page's links lead to. Raises Distrusted where it is no whole page."""
+    text = answer.text
+    links = tuple(re.findall(r"""<a\s[^>]*href=["']([^"'#?]+)["']""", text, re.IGNORECASE))
+    if not links:
+        raise Distrusted("answered something that is no page of links")
+    if "<html" in text.lower() and "</html" not in text.lower() and "</body" not in text.lower():
+        raise Distrusted("its page was cut short: it has no end")
+    return links
+
+
 class _Links(html.parser.HTMLParser):
     def __init__(self, base: str) -> None:
         super().__init__(convert_charrefs=True)

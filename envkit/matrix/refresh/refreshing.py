@@ -13,6 +13,7 @@ from envkit.errors import StepFailed, UsageError
 from envkit.matrix.refresh import upstream as decide
 from envkit.matrix.refresh.changes import LOOK, Change, SourceBook, SourceRow
 from envkit.matrix.refresh.compare import compare
+from envkit.matrix.refresh.drivers import compare_drivers, newest_of_branches, read_drivers
 from envkit.matrix.refresh.images import Image, Seen, compare_images, images_of, look, parse_image
 from envkit.matrix.refresh.listings import ANY, PYPI, File, Listing, normal, page_of, read_listing, release_key
 from envkit.matrix.refresh.measuring import Measured, measure_all
@@ -20,9 +21,9 @@ from envkit.matrix.refresh.metadata import Metadata, read_metadata
 from envkit.matrix.refresh.net import Distrusted, Net, Settings, Trouble, Unreachable, all_at_once, shown
 from envkit.matrix.refresh.propose import compare_library
 from envkit.matrix.refresh.upstream import Upstream
-from envkit.model import Framework, Matrix
+from envkit.model import Dotted, DriverList, Framework, Matrix
 
-LIBRARIES, IMAGES = "libraries", "images"
+LIBRARIES, IMAGES, DRIVERS = "libraries", "images", "drivers"
 
 READ, UNREACHABLE, REFUSED, NONE = "read", "unreachable", "refused", "none"
 
@@ -31,7 +32,7 @@ READ, UNREACHABLE, REFUSED, NONE = "read", "unreachable", "refused", "none"
 class Options:
     """What is asked of a refresh."""
 
-    only: tuple[str, ...] = ()  # frameworks, "libraries", "images"; (): all
+    only: tuple[str, ...] = ()  # frameworks, "libraries", "images", "drivers"; (): all
     measure: bool = False
     force: bool = False  # believe a listing that shrank suddenly
     limit: float = 30.0  # seconds for an answer
@@ -54,6 +55,7 @@ class Report:
     places: tuple[Place, ...]
     sources: tuple[SourceRow, ...] = ()  # the rows of [source] that were read again
     measured: tuple[Measured, ...] = ()
+    drivers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # backend -> branch -> its newest driver
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # framework -> older releases that it never had
     seconds: float = 0.0
     bytes_read: int = 0
@@ -87,7 +89,7 @@ class Report:
 
 def choices(matrix: Matrix) -> tuple[str, ...]:
     """What `only` may name."""
-    return (*matrix.frameworks, LIBRARIES, IMAGES)
+    return (*matrix.frameworks, LIBRARIES, IMAGES, DRIVERS)
 
 
 # ---- reading and comparing ---------------------------------------------------------------------------------------
@@ -129,6 +131,9 @@ def refresh(
             changes += compare_library(name, matrix.libraries[name], listing, run.book)
     if not options.only or IMAGES in options.only:
         changes += run.images()
+    drivers: dict[str, Mapping[str, str]] = {}
+    if not options.only or DRIVERS in options.only:
+        changes += run.drivers(drivers)
     measured: list[Measured] = []
     if options.measure:
         measured, changes = measure_all(matrix, upstreams, changes, net, run.book, tell)
@@ -137,6 +142,7 @@ def refresh(
         measured=tuple(measured),
         places=tuple(run.places.values()),
         sources=_needed(run.book, changes, matrix),
+        drivers=drivers,
         left_out=left_out,
         seconds=time.monotonic() - begin,
         bytes_read=net.bytes_read,
@@ -216,6 +222,24 @@ class _Run:
                 self.note(place, READ if found.there else NONE, "" if found.there else "has no such tag")
         return list(compare_images(self.matrix, seen))
 
+    def drivers(self, newest: dict[str, Mapping[str, str]]) -> list[Change]:
+        """What the vendors' lists have; the newest driver of each branch goes into `newest`."""
+        rows = [(backend, row) for backend in self.matrix.backends.values() for row in backend.driver_lists]
+        jobs = [(row.url, _driver_reader(self.net, self.settings, row)) for _, row in rows]
+        answers = all_at_once(jobs)
+        changes: list[Change] = []
+        for backend, row in rows:
+            found = answers[row.url]
+            place = shown(self.settings.mirrored(row.url))
+            if isinstance(found, Trouble):
+                self.trouble(place, found)
+                continue
+            self.note(place, READ)
+            versions = {**newest.get(backend.name, {}), **newest_of_branches(backend, found)}
+            newest[backend.name] = versions
+            changes += compare_drivers(backend, row, found, self.book, place)
+        return list({(change.table, change.label): change for change in changes}.values())
+
     def upstream(self, framework: Framework) -> Upstream:
         """All that was read of a framework, its metadata and its other halves included."""
         own = {page: self.listings[page] for page in decide.pages_of(framework) if page in self.listings}
@@ -258,6 +282,10 @@ class _Run:
             else:
                 found[key] = metadata
         return found
+
+
+def _driver_reader(net: Net, settings: Settings, row: DriverList) -> Callable[[], tuple[Dotted, ...]]:
+    return lambda: read_drivers(net, row, settings.mirrored(row.url))
 
 
 def _looker(net: Net, settings: Settings, image: Image, *, tags: bool) -> Callable[[], Seen]:
