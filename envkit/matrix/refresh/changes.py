@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from envkit.model import Build, Framework, FrameworkRelease, Matrix
@@ -26,6 +26,19 @@ class Change:
     because: str = ""
     place: str = ""  # the page that says so
     shrinks: bool = False  # takes something away that the matrix has
+
+
+def merged(first: Change, second: Change) -> Change:
+    """Two changes of one row as one."""
+    known = first.now.get("source") or ()
+    sources = [*known, *(word for word in second.now.get("source") or () if word not in known)]
+    return replace(
+        first,
+        now={**first.now, **second.now, **({"source": sources} if sources else {})},
+        was={**second.was, **first.was},
+        because=f"{first.because}; {second.because}",
+        shrinks=first.shrinks or second.shrinks,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

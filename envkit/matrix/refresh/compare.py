@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from envkit.matrix.refresh.changes import (
@@ -16,6 +17,7 @@ from envkit.matrix.refresh.changes import (
     build_label,
     index_of,
     local_of,
+    merged,
     package_of,
     served,
 )
@@ -29,8 +31,18 @@ from envkit.model import Build, Evidence, Framework, Matrix
 
 def compare(matrix: Matrix, framework: Framework, upstream: Upstream, book: SourceBook) -> list[Change]:
     """Every change of a framework's rows; a row that two pages would add is proposed once."""
+    releases = list(_releases(framework, upstream, book))
+    # Builds without Pythons of their own have those of the release, as they will be.
+    pythons = {change.label: tuple(change.now["pythons"]) for change in releases if change.now.get("pythons")}
+    framework = replace(
+        framework,
+        releases=tuple(
+            replace(release, pythons=pythons[release.version]) if release.version in pythons else release
+            for release in framework.releases
+        ),
+    )
     found = [
-        *_releases(framework, upstream, book),
+        *releases,
         *_companions(framework, upstream, book),
         *_builds(matrix, framework, upstream, book),
         *new_on_indexes(matrix, framework, upstream, book),
@@ -38,7 +50,10 @@ def compare(matrix: Matrix, framework: Framework, upstream: Upstream, book: Sour
         *new_partners(matrix, framework, upstream, book),
     ]
     # What is to be looked at differs by its reason; of a row that is to be added or changed there is one.
-    once = {(change.kind, change.table, change.label, change.because if change.kind == LOOK else ""): change for change in found}
+    once: dict[tuple[str, ...], Change] = {}
+    for change in found:
+        key = (change.kind, change.table, change.label, change.because if change.kind == LOOK else "")
+        once[key] = merged(once[key], change) if key in once and change.kind == CHANGED else change
     return _with_builds(framework, list(once.values()))
 
 

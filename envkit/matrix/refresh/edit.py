@@ -98,7 +98,7 @@ def _apply(document: Any, change: Change) -> None:
         _remove(rows, change)
     else:
         position = _find(rows, change)
-        _replace(rows, position, name, _changed(_plain(rows[position]), change.now))
+        _replace(rows, position, _changed(name, _plain(rows[position]), change.now))
 
 
 def _fields(table: Any, change: Change) -> None:
@@ -109,13 +109,20 @@ def _fields(table: Any, change: Change) -> None:
             table[word] = value
 
 
-def _changed(row: dict[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    for word, value in now.items():
-        if value is None:
-            row.pop(word, None)
-        else:
-            row[word] = value[0] if word == "source" and isinstance(value, list) and len(value) == 1 else value
-    return row
+def _changed(name: str, row: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with its changes; its fields stay in the order in which they stood, new ones come where rows usually have them."""
+    order = _FIELDS.get(name, ())
+    words = [word for word in row if now.get(word, "") is not None]
+    for word in now:
+        if word not in row and now[word] is not None:
+            before = order[: order.index(word)] if word in order else order[:-2]
+            position = max((at for at, other in enumerate(words) if other in before), default=-1) + 1
+            words.insert(position, word)
+    changed = {word: now.get(word, row.get(word)) for word in words}
+    source = changed.get("source")
+    if isinstance(source, list) and len(source) == 1:
+        changed["source"] = source[0]
+    return changed
 
 
 def _find(rows: Any, change: Change) -> int:
@@ -133,7 +140,7 @@ def _remove(rows: Any, change: Change) -> None:
     row = _plain(rows[position])
     if platform is not None and len(row["platforms"]) > 1:
         row["platforms"] = [word for word in row["platforms"] if word != platform]
-        _replace(rows, position, change.table.rpartition(".")[2], row)
+        _replace(rows, position, row)
     else:
         del rows[position]
 
@@ -143,11 +150,15 @@ def _insert(rows: Any, name: str, row: Mapping[str, Any]) -> None:
     own = _order(name, row)
     falling = len(orders) > 1 and orders[0] > orders[-1]
     position = next((at for at, order in enumerate(orders) if (order < own if falling else order > own)), len(orders))
-    rows.insert(position, _row(rows, name, row))
+    order_of_fields = _FIELDS.get(name, ())
+    # Fields that this list does not know come before the sources.
+    known = len(order_of_fields) - 2.5
+    words = sorted(row, key=lambda word: order_of_fields.index(word) if word in order_of_fields else known)
+    rows.insert(position, _row(rows, {word: row[word] for word in words}))
 
 
-def _replace(rows: Any, position: int, name: str, row: Mapping[str, Any]) -> None:
-    rows[position] = _row(rows, name, row)
+def _replace(rows: Any, position: int, row: Mapping[str, Any]) -> None:
+    rows[position] = _row(rows, row)
 
 
 def _order(name: str, row: Mapping[str, Any]) -> Any:
@@ -159,20 +170,16 @@ def _order(name: str, row: Mapping[str, Any]) -> Any:
     return natural(str(row.get("version", ""))), natural(str(row.get("tag", "")))
 
 
-def _row(rows: Any, name: str, row: Mapping[str, Any]) -> Any:
+def _row(rows: Any, row: Mapping[str, Any]) -> Any:
     import tomlkit
     import tomlkit.items
 
-    order = _FIELDS.get(name, ())
-    # Fields that this list does not know keep their place before the sources.
-    words = sorted(row, key=lambda word: order.index(word) if word in order else len(order) - 2.5)
-    ordered = {word: row[word] for word in words}
     if isinstance(rows, tomlkit.items.AoT):
         table = tomlkit.table()
-        for word, value in ordered.items():
+        for word, value in row.items():
             table[word] = _value(value)
         return table
-    return _value(ordered)
+    return _value(dict(row))
 
 
 def _value(value: Any) -> Any:

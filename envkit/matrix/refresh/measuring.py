@@ -15,6 +15,7 @@ from envkit.matrix.refresh.changes import (
     backend_of,
     build_label,
     index_of,
+    merged,
     package_of,
     served,
     serves,
@@ -272,17 +273,7 @@ def _add(changes: list[Change], change: Change) -> None:
     """Adds to a change of the same row, or puts it at the end."""
     for position, known in enumerate(changes):
         if (known.kind, known.table, known.key) == (CHANGED, change.table, change.key):
-            sources = [
-                *known.now.get("source", ()),
-                *(word for word in change.now.get("source", ()) if word not in known.now.get("source", ())),
-            ]
-            changes[position] = replace(
-                known,
-                now={**known.now, **change.now, **({"source": sources} if sources else {})},
-                was={**change.was, **known.was},
-                because=f"{known.because}; {change.because}",
-                shrinks=known.shrinks or change.shrinks,
-            )
+            changes[position] = merged(known, change)
             return
     changes.append(change)
 

@@ -123,6 +123,27 @@ def test_previews_are_no_releases() -> None:
     assert report(net, "openvino").changes == ()
 
 
+def test_two_changes_of_a_release_are_one() -> None:
+    net = upstream()
+    _, body = net.pages[f"{PYPI}/torch/"]
+    document = json.loads(body)
+    for file in document["files"]:
+        if "-2.14.0-" in file["filename"]:
+            file["yanked"] = "broken"
+    net.pages[f"{PYPI}/torch/"] = (JSON, json.dumps(document))
+    change = found(report(net, "torch"), "2.14.0", "changed")
+    assert change.now == {"yanked": True, "companions": {"torchaudio": ["2.11.1"], "torchvision": ["0.29.0", "0.29.2"]}}
+    assert change.shrinks
+
+
+def test_builds_follow_the_pythons_of_their_release() -> None:
+    net = upstream()
+    edit(net, "openvino", lambda file: "cp310" not in file["filename"])
+    result = report(net, "openvino")
+    assert found(result, "2026.4.0").now == {"pythons": ["3.11", "3.12", "3.13", "3.14", "3.14t"]}
+    assert labels(result, "changed") == ["openvino 2026.4.0"]
+
+
 # ---- the indexes of tags -----------------------------------------------------------------------------------------
 
 

@@ -175,6 +175,26 @@ def test_changed_fields_come_and_go() -> None:
     ]
 
 
+def test_fields_stay_in_their_order_and_new_ones_come_where_they_usually_are() -> None:
+    text = MATRIX.read_text(encoding="utf-8")
+    head = '{ release = "2026.4.0", tag = "openvino", platforms = ["linux/x86_64"], '
+    row = head + 'local = "", glibc = "2.28", source = "openvino-pypi" }'
+    lines = [f"  {row}," if '{ release = "2026.4.0"' in line else line for line in text.splitlines()]
+    text = "\n".join(lines) + "\n"
+    change = Change(
+        kind="changed",
+        table="framework.openvino.build",
+        label="x",
+        key={"release": "2026.4.0", "tag": "openvino", "platforms": ["linux/x86_64"]},
+        now={"pythons": ["3.12"], "evidence": "index-checked", "glibc": "2.34"},
+    )
+    gone, come = diff(text, apply(text, [change], [], "2026-09-10"))
+    assert gone[1:] == f"  {row},"
+    assert come[1:] == (
+        f'  {head}pythons = ["3.12"], local = "", glibc = "2.34", evidence = "index-checked", source = "openvino-pypi" }},'
+    )
+
+
 def test_one_platform_of_several_vanishes() -> None:
     text = MATRIX.read_text(encoding="utf-8")
     key = {"release": "0.11.2", "tag": "cpu", "platforms": ["linux/aarch64", "linux/x86_64"], "platform": "linux/aarch64"}
