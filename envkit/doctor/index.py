@@ -132,7 +132,7 @@ def index_dependency_missing(case: Case) -> Iterator[Finding]:
     impossible = case.hit(r"resolutionimpossible|no matching distributions available|no solution found|no matching distribution")
     if depends is None or impossible is None:
         return
-    if "depends on" in depends.line and missing is None and case.hit(r"no matching distributions? available") is None:
+    if depends[1] and missing is None and case.hit(r"no matching distributions? available") is None:
         return
     name = next(group for group in depends.match.groups() if group)
     yield Finding(
@@ -223,14 +223,17 @@ def glibc_too_old(case: Case) -> Iterator[Finding]:
     """The system's C library is older than the wheel needs."""
     said = case.hit(
         r"version [`'\"]?GLIBC_(\d+\.\d+)[`'\"]? not found|requires? glibc (\d+\.\d+)"
-        r"|manylinux_(\d+)_(\d+).*(?:not|only has wheels)"
+        r"|manylinux_(\d+)_(\d+).*(?:not|only has wheels)|wheels are available for `?torch.*?manylinux_(\d+)_(\d+)"
     )
     have = dotted(case.machine.glibc)
+    if said and have is None and "supported wheel" in said.line.lower():
+        said = None  # that may as well be a pip that does not know the tag
     version = case.torch.version or asked(case).version
     builds = builds_of(case, version, "", platform_word(case)) if version else []
     floor = min((build.glibc for build in builds if build.glibc is not None), default=None)
     if said is not None:
-        named = said[1] or said[2] or (f"{said[3]}.{said[4]}" if said[3] else "")
+        numbers = [group for group in said.match.groups()[2:] if group]
+        named = said[1] or said[2] or ".".join(numbers[:2])
         if have is not None and dotted(named) is not None and have >= named:
             return
         yield _glibc_finding(case, f"glibc {named}", have, str(said), 90)

@@ -97,9 +97,10 @@ def cuda_row(case: Case, version: Dotted) -> BackendRelease | None:
 
 def is_nvidia(case: Case) -> bool:
     """Whether the report is about an NVIDIA card: one is there, or NVIDIA's own tools and modules speak."""
-    return bool(case.cards("nvidia")) or (
-        not case.gpus and case.hit(r"\bnvidia\b|\bNVRM\b|\bnvml\b|\bnouveau\b|\bcuda\b|\bgeforce\b|\bnvidia-smi\b") is not None
-    )
+    if case.cards("nvidia") or case.gpus:
+        return bool(case.cards("nvidia"))
+    words = r"\bnvidia|\bNVRM\b|\bnvml\b|\bnouveau\b|cuda|\bgeforce\b"
+    return case.hit(words) is not None or any(re.search(words, place, re.IGNORECASE) for place in case.facts.evidence)
 
 
 def on_linux(case: Case) -> bool:

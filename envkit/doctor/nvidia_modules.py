@@ -146,7 +146,7 @@ def module_not_built(case: Case) -> Iterator[Finding]:
         remedy="Install the headers of the running kernel, build the module for it (DKMS or akmods does), and load it or reboot.",
         commands=(*commands.kernel_headers(case), *_build(case), "sudo modprobe nvidia"),
         sources=(_INSTALL,),
-        likelihood=90 if missing or elsewhere else 88 if built else 62 if facts else 45,
+        likelihood=90 if missing or elsewhere or built else 62 if facts else 45,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from envkit.doctor import commands
 from envkit.doctor.case import Case, Hit
-from envkit.doctor.index import asked, builds_of, platform_word
+from envkit.doctor.index import asked, builds_of, platform_word, pypi_tag
 from envkit.model import Dotted, Finding, Gpu, Os, Severity, dotted
 from envkit.resolve.rules import code_for
 from envkit.resolve.target import card_name, vendor_title
@@ -24,18 +24,24 @@ _MADE_FOR = {"cuda": "NVIDIA CUDA", "rocm": "AMD ROCm", "xpu": "Intel GPUs", "cp
 _NOT_COMPILED = r"torch not compiled with cuda enabled|not compiled with (?:cuda|xpu|rocm|hip) (?:support|enabled)"
 
 
+_CPU_LISTED = r"^\W*(?:pytorch|libtorch)\s+\d\S*\s+\S*cpu|^\W*torch\b\W+\d[\d.]*\+cpu\b"
+
+
 def cpu_only_wheel(case: Case) -> Iterator[Finding]:
     """The torch that runs was built without GPU code."""
     torch, said = case.torch, case.hit(_NOT_COMPILED)
-    cards = [card for card in case.gpus if card.vendor in _FLAVOURS]
+    cards = sorted((card for card in case.gpus if _could_compute(case, card)), key=lambda card: card.vendor != "nvidia")
     plain = case.os is Os.WINDOWS and bool(torch.version) and not torch.tag and not torch.cuda and not torch.hip
-    built = torch.flavour == "cpu" or plain
+    # Of NVIDIA's cards alone: a torch for ROCm has no CUDA either.
+    none = case.hit(r"^\s*none\s*$", "version.cuda") if case.cards("nvidia") and torch.flavour in ("", "cpu") else None
+    listed = case.hit(_CPU_LISTED, "list", "freeze", "show", "conda", "pip") if torch.flavour in ("", "cpu") else None
+    built = torch.flavour == "cpu" or plain or none is not None or listed is not None
     if torch.available or (not built and said is None) or (built and not cards and said is None) or _apple(case):
         return
     if torch.flavour in ("cuda", "rocm"):
         return  # it says so of a module that was not asked for
     evidence = [f"torch.version: {torch.version}"] if torch.version else []
-    evidence += [str(hit) for hit in (case.hit(r"^\s*none\s*$", "version.cuda"), said) if hit]
+    evidence += [str(hit) for hit in (case.hit(r"^\s*none\s*$", "version.cuda"), listed, said) if hit]
     evidence += [f"machine.gpu: {card_name(card)}" for card in cards[:1]]
     name = f"torch {torch.version}" if torch.version else "the torch that runs"
     beside = f", so it cannot use {card_name(cards[0])}" if cards else ""
@@ -48,6 +54,13 @@ def cpu_only_wheel(case: Case) -> Iterator[Finding]:
         sources=(_INDEXES,),
         likelihood=88 if built else 84,
     )
+
+
+def _could_compute(case: Case, card: Gpu) -> bool:
+    """Whether there is a build of torch for a card: not for each one of AMD's and Intel's, least for those in processors."""
+    if card.vendor == "nvidia":
+        return True
+    return card.vendor in _FLAVOURS and case.plan is not None and case.plan.backend_name == _FLAVOURS[card.vendor]
 
 
 def _apple(case: Case) -> bool:
@@ -95,7 +108,7 @@ def cpu_arch_no_cuda_wheel(case: Case) -> Iterator[Finding]:
     if not arm or case.os not in (Os.LINUX, Os.WSL2, None) or torch.available:
         return
     jetson = case.hit(r"\btegra\b|jetson|\bl4t\b|jetpack") or next((c for c in cards if "jetson" in c.name.lower()), None)
-    without = torch.flavour == "cpu" or case.hit(_NOT_COMPILED)
+    without = torch.flavour == "cpu" or case.hit(_NOT_COMPILED) or (torch.available is False and pypi_tag(case) == "cpu")
     if not without or not (cards or jetson):
         return
     evidence = [f"machine.arch: {case.machine.arch or case.facts.python.machine}"]
@@ -141,12 +154,15 @@ def wheel_against_card(case: Case) -> Iterator[Finding]:
     archs = case.torch.archs or (tuple(re.findall(r"(?:sm|compute)_\d+[af]?", supports[1])) if supports else None)
     for arch in dict.fromkeys(cards):
         for codes, ptx, version, where in _codes(case, archs):
-            if not codes or code_for(case.matrix.archs, arch, "cuda", codes, ptx, version):
+            # Where a kernel is said to be missing, no PTX has helped.
+            if not codes or code_for(case.matrix.archs, arch, "cuda", codes, () if said else ptx, version):
                 continue
             if said is None and case.torch.available is None and archs is None:
                 break
             yield from _code_finding(case, arch, codes, where, [hit for hit in (said, supports) if hit])
             return
+    if archs is None and said:
+        yield from _told_finding(case, cards[0] if cards else "", said, told is not None, old is not None)
 
 
 def _codes(case: Case, archs: tuple[str, ...] | None) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], Dotted, str]]:
@@ -164,6 +180,8 @@ def _codes(case: Case, archs: tuple[str, ...] | None) -> Iterator[tuple[tuple[st
         for build in builds_of(case, case.torch.version, tag, platform_word(case))
         if build.tag.startswith("cu") and build.archs
     ]
+    if not found:  # nobody listed this system's; those of a tag differ little between systems
+        found = [build for build in builds_of(case, case.torch.version, tag, "") if build.tag.startswith("cu") and build.archs]
     # The newest builds first: where the release is not told, that is the likelier one.
     for build in sorted(found, key=lambda each: Dotted(each.release).key, reverse=True):
         release = next((row for row in case.matrix.backends["cuda"].releases if row.tag == build.tag), None)
@@ -175,6 +193,39 @@ def _number(arch: str) -> int:
     return int(found[0]) if found else 0
 
 
+def _told_finding(case: Case, arch: str, said: Hit, told: bool, old: bool) -> Iterator[Finding]:
+    """What torch says of a card where nothing tells which code the wheel holds."""
+    row = case.matrix.archs.get(arch)
+    version = dotted(case.torch.cuda) or dotted(re.sub(r"cu(\d+)(\d)$", r"\1.\2", case.torch.tag))
+    if old:
+        too_new = True
+    elif row is None:
+        return
+    elif told:
+        # Architectures that toolkits have given up are left out of new wheels; any other was not there yet.
+        too_new = row.last_backend is not None
+    elif version is not None and row.last_backend is not None and row.last_backend < version:
+        too_new = True
+    elif version is not None and row.min_backend is not None and row.min_backend > version:
+        too_new = False
+    else:
+        return
+    name = card_name(next((card for card in case.gpus if card.arch == arch), Gpu(arch=arch, vendor="nvidia")))
+    yield Finding(
+        cause="wheel-too-new-for-gpu" if too_new else "wheel-too-old-for-gpu",
+        message=f"the wheel holds no code for {name}, which is {'older' if too_new else 'newer'} than all that it is built for",
+        evidence=(str(said),),
+        remedy=_TOO_NEW if too_new else _TOO_OLD,
+        commands=tuple(commands.reinstall_torch(case)),
+        sources=("PyTorch: compiled architectures of the wheels: https://pypi.org/project/torch/#files",),
+        likelihood=86,
+    )
+
+
+_TOO_OLD = "Install a newer build, made with a CUDA that knows this card; the driver must know it too."
+_TOO_NEW = "Install a build that still holds code for this card (an index of an older CUDA), or use a newer card."
+
+
 def _code_finding(case: Case, arch: str, codes: tuple[str, ...], where: str, hits: list[Hit]) -> Iterator[Finding]:
     numbers = sorted(map(_number, codes))
     mine = _number(arch)
@@ -183,10 +234,10 @@ def _code_finding(case: Case, arch: str, codes: tuple[str, ...], where: str, hit
     evidence = [str(hit) for hit in hits] + [f"{where}: {held}", f"machine.gpu: {card_name(card)}"]
     if mine > numbers[-1]:
         cause, why = "wheel-too-old-for-gpu", "is newer than all of them"
-        remedy = "Install a newer build, made with a CUDA that knows this card; the driver must know it too."
+        remedy = _TOO_OLD
     elif mine < numbers[0]:
         cause, why = "wheel-too-new-for-gpu", "is older than all of them"
-        remedy = "Install a build that still holds code for this card (an index of an older CUDA), or use a newer card."
+        remedy = _TOO_NEW
     else:
         cause, why = "wheel-lacks-gpu-arch-variant", "is not among them"
         remedy = "Install a build that was made for this variant: the vendor's own wheels, or one built from source for it."
@@ -309,7 +360,10 @@ def nvidia_smi_header_changed(case: Case) -> Iterator[Finding]:
     failed = case.hit(
         r"(?:could not|cannot|can't|failed to|unable to) (?:parse|detect|determine|find|get).*cuda"
         r"|cuda version.*(?:not found|unknown|none)|'NoneType' object|list index out of range"
-        r"|parse.*nvidia-smi|no cuda version|CUDA_VERSION.*(?:empty|unset)|cuda.*: N/A",
+        r"|parse.*nvidia-smi|no cuda version|CUDA_VERSION.*(?:empty|unset)|cuda.*: N/A|cuda\w*(?:\(\))?\s*[:=]+>?\s*none"
+        r"|cuda (?:version |driver )?(?:was )?not (?:found|detected)|cuda version is (?:null|empty|none|unknown)"
+        r"|(?:default|fall)ing back to (?:cpu|cu\d+)|defaulting to (?:cpu|cu\d+)"
+        r"|cpu[- ]only (?:pytorch|torch|build)|cuda version null",
     )
     if header is None or failed is None:
         return
