@@ -23,6 +23,8 @@ from envkit.process import Completed, Runner
 from envkit.verify.proof import make_proof, now, parse_probe_output, write_proof
 
 if TYPE_CHECKING:
+    import ast
+
     from envkit.verify.hosts import SshOptions
 
 IMAGE_PYTHON = "/opt/venv/bin/python"
@@ -407,10 +409,10 @@ def packed_probe(framework: str = "") -> str:
     Only what the plan's framework needs travels, where that is known: a command line on Windows has 32767 characters.
     """
     source = (packaged("verify") / "probe.py").read_text(encoding="utf-8")
-    text = base64.b64encode(zlib.compress(slim(source, framework).encode(), 9)).decode()
+    text = base64.b85encode(zlib.compress(slim(source, framework).encode(), 9)).decode()
     # What lies in the current folder of the target is not the environment: it must not shadow a module.
     first = "import sys;sys.path[:1]==[''] and sys.path.pop(0);import zlib,base64;"
-    return f"{first}exec(compile(zlib.decompress(base64.b64decode('{text}')),'<probe>','exec'),{{'__name__':'__main__'}})"
+    return f"{first}exec(compile(zlib.decompress(base64.b85decode('{text}')),'<probe>','exec'),{{'__name__':'__main__'}})"
 
 
 def slim(source: str, framework: str = "") -> str:
@@ -427,12 +429,23 @@ def slim(source: str, framework: str = "") -> str:
             continue
         if ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
+        node.body = [_plain(statement) for statement in node.body]
         if isinstance(node, ast.FunctionDef):
             node.returns = None
             for word in (*node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg):
                 if word is not None:
                     word.annotation = None
-    return ast.unparse(ast.fix_missing_locations(tree))
+    text = ast.unparse(ast.fix_missing_locations(tree))
+    return re.sub(r"(?m)^(?: {4})+", lambda indent: " " * (len(indent[0]) // 4), text)
+
+
+def _plain(statement: ast.stmt) -> ast.stmt:
+    """A statement without the annotation of the name that it sets."""
+    import ast
+
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        return ast.copy_location(ast.Assign(targets=[statement.target], value=statement.value), statement)
+    return statement
 
 
 def _section_of(section: str) -> str:
