@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from envkit.report.proofs import Result
     from envkit.verify import Aim
 
-LEVELS = ("host", "runtime", "framework", "compute")
+LEVELS = ("host", "runtime", "framework", "compute", "collective", "speed")
 
 
 # Longer than any proof takes, and short enough for every timer on the way.
@@ -61,7 +61,8 @@ def _file(_context: click.Context, _option: click.Parameter, value: str | None) 
     type=click.Choice(LEVELS),
     default="compute",
     show_default=True,
-    help="How far to go. Below `compute` nothing is proven: the exit code then tells whether a check failed.",
+    help="How far to go. Below `compute` nothing is proven: the exit code then tells whether a check failed. `collective` lets "
+    "all devices reduce and train together, `speed` measures them.",
 )
 @click.option(
     "--limit",
@@ -94,8 +95,9 @@ def command(
 ) -> int:
     """Prove an environment by computing in it.
 
-    Trains one step on each device that the plan names and compares it with the CPU. SCHEME alone means its built image;
-    without arguments, the environment that `envkit up` made last in this folder.
+    Trains one step on each device that the plan names, or computes one inference where the framework does not train, and
+    compares it with a reference. SCHEME alone means its built image; without arguments, the environment that `envkit up`
+    made last in this folder.
 
     \b
     envkit verify

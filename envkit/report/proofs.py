@@ -9,6 +9,7 @@ from typing import Any
 
 from envkit.model import Proof
 from envkit.verify import proof_document
+from envkit.verify.proof import PROVING
 
 PROOFS_SCHEMA = "envkit/proofs/1"
 
@@ -32,7 +33,7 @@ def one_line(text: str) -> str:
 
 def well(proof: Proof, level: str) -> bool:
     """Whether a proof answers what was asked: passed, or below `compute` that something passed and nothing failed."""
-    if level == "compute":
+    if level in PROVING:
         return proof.passed
     outcomes = {check.outcome for check in proof.checks}
     return "passed" in outcomes and "failed" not in outcomes

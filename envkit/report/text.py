@@ -46,6 +46,10 @@ def measured_lines(proof: Proof) -> list[str]:
         words.append(f"largest difference to the reference {_number(device.get('max_abs_diff_to_cpu'), '.2e')}")
         if device.get("step_seconds") is not None:
             words.append(f"{'step' if 'loss_before' in device else 'inference'} {device['step_seconds']:.3f} s")
+        if device.get("matmul_tflops") is not None:
+            words.append(f"products {_number(device['matmul_tflops'], '.4g')} TFLOP/s in {device.get('matmul_format')}")
+        if device.get("copy_gbytes") is not None:
+            words.append(f"copies {_number(device['copy_gbytes'], '.4g')} GB/s")
         lines.append(f"{device['device']}: {', '.join(words)}")
     return lines
 

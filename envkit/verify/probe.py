@@ -848,7 +848,7 @@ class Jax(Framework):
     def run(self, module: Any, backend: str, name: str, precision: str) -> Document:
         device = next(d for d in module.local_devices(backend=backend) if jax_name(d) == name)
         # Convolutions and products of float32 are else computed in TF32 or bfloat16 on accelerators.
-        with module.default_device(device), module.default_matmul_precision("highest"):
+        with module.default_device(device), module.default_matmul_precision("float32"):
             return jax_step(module, device, precision)
 
     def halves(self, module: Any, backend: str, name: str) -> List[str]:
@@ -931,7 +931,7 @@ def jax_collective(module: Any, backend: str, emit: Emit) -> None:
             moved = [weight - RATE * gradient for weight, gradient in zip(weights, gradients)]  # noqa: B905 - as above
             return before, lax.pmean(loss(moved, images, labels), "all"), gradients, moved
 
-        with module.default_matmul_precision("highest"):
+        with module.default_matmul_precision("float32"):
             everywhere = module.pmap(step, axis_name="all", in_axes=(None, 0, 0), devices=devices)
             before, after, gradients, moved = everywhere(weights, *split)
         result = {
@@ -2759,6 +2759,8 @@ def broken(worker: Worker, hung: bool, status: Optional[int], limit: float) -> O
     pending = worker.pending()
     base = pending.split("/")[0]
     errors = worker.errors.decode("utf-8", "replace")
+    if not base and worker.said("check"):
+        base = "going from one check to the next"
     doing = DOING.get(base, base).replace("%s", worker.task.get("framework") or "torch")
     doing += " on " + worker.task["device"]["device"] if worker.task.get("device") else ""
     place = innermost(errors)

@@ -13,6 +13,8 @@ from envkit.model import Check, Proof
 
 PROOF_SCHEMA = "envkit/proof/1"
 PROBE_SCHEMA = "envkit/probe/1"
+LEVELS = ("host", "runtime", "framework", "compute", "collective", "speed")
+PROVING = LEVELS[3:]  # the levels at which something is computed
 
 
 def now() -> str:
@@ -41,7 +43,7 @@ def parse_probe_output(text: str) -> dict[str, Any] | None:
 def make_proof(document: dict[str, Any], *, plan: str, scheme: str, host: str, extra: Sequence[Check] = ()) -> Proof:
     """The proof of a probe's document; `extra` are checks made around it, such as an image's label."""
     checks = [*extra, *(read_check(check) for check in document["checks"])]
-    order = {level: position for position, level in enumerate(("host", "runtime", "framework", "compute"))}
+    order = {level: position for position, level in enumerate(LEVELS)}
     checks.sort(key=lambda check: order.get(check.level, len(order)))
     return Proof(
         plan=plan, host=host, when=now(), checks=tuple(checks), measured=dict(document.get("measured", {})), scheme=scheme

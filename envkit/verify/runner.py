@@ -20,7 +20,7 @@ from envkit.data import packaged
 from envkit.errors import EnvkitError, InvalidFile, Unavailable, UsageError
 from envkit.model import Backend, Check, Plan, Proof, Scheme
 from envkit.process import Completed, Runner
-from envkit.verify.proof import make_proof, now, parse_probe_output, write_proof
+from envkit.verify.proof import PROVING, make_proof, now, parse_probe_output, write_proof
 
 if TYPE_CHECKING:
     import ast
@@ -120,7 +120,7 @@ def verify_venv(
     argv = [str(python), str(probe), "--packed", pack(aim.expect), *_flags(limit, level)]
     ended = process.run(argv, limit=limit + GRACE, end_with_us=True)
     proof = _proof(ended, aim, host=_host_name(), limit=limit)
-    if record and level == "compute" and (directory / "envkit").is_dir():
+    if record and level in PROVING and (directory / "envkit").is_dir():
         try:
             write_proof(directory / "envkit" / "proof.json", proof)
         except OSError as fault:

@@ -49,6 +49,7 @@ def _prove(host: Any, name: str, settings: Settings) -> Proof | EnvkitError:
             python=settings.python,
             scheme=settings.scheme,
             limit=settings.limit,
+            level=settings.level,
             run=runner_of(host),
         )
     except EnvkitError as error:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 import pytest
 
+from envkit.verify.proof import PROVING
+
 # option -> (variable that sets it too, help)
 OPTIONS = {
     "scheme": ("ENVKIT_SMOKE_SCHEME", "the scheme that the hosts serve; tells where their environment lies"),
     "python": ("ENVKIT_SMOKE_PYTHON", "the Python on the hosts (default: /opt/envkit/SCHEME/bin/python)"),
     "plan": ("ENVKIT_SMOKE_PLAN", "a plan document to hold the hosts to (default: the one recorded there)"),
+    "level": ("ENVKIT_SMOKE_LEVEL", "how far to go: compute, collective or speed (default: compute)"),
     "limit": ("ENVKIT_SMOKE_LIMIT", "seconds that a host may take (default: 300)"),
 }
 
@@ -23,11 +26,12 @@ class Settings:
     scheme: str = ""
     python: str = ""
     plan: str = ""
+    level: str = "compute"
     limit: float = 300.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--envkit-scheme`, `--envkit-python`, `--envkit-plan` and `--envkit-limit`."""
+    """Adds `--envkit-scheme`, `--envkit-python`, `--envkit-plan`, `--envkit-level` and `--envkit-limit`."""
     group = parser.getgroup("envkit", "envkit smoke tests")
     for name, (variable, text) in OPTIONS.items():
         group.addoption(f"--envkit-{name}", default=None, metavar=name.upper(), help=f"{text}; or {variable}")
@@ -40,8 +44,11 @@ def read_settings(config: pytest.Config) -> Settings:
         for name, (variable, _) in OPTIONS.items()
     }
     limit = values.pop("limit") or "300"
+    level = values.pop("level") or "compute"
+    if level not in PROVING:
+        raise pytest.UsageError(f"--envkit-level: {level!r} computes nothing; choose from {', '.join(PROVING)}")
     try:
         seconds = float(limit)
     except ValueError:
         raise pytest.UsageError(f"--envkit-limit: not a number of seconds: {limit!r}") from None
-    return Settings(**values, limit=seconds)
+    return Settings(**values, level=level, limit=seconds)
