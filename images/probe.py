@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Emit = Callable[[Document], None]
 
 SCHEMA = "envkit/probe/1"
-LEVELS = ("host", "runtime", "framework", "compute")
+LEVELS = ("host", "runtime", "framework", "compute", "collective", "speed")
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
 # Every check, in the order of a proof. A further device repeats the compute checks under "<id>/<device>".
@@ -63,6 +63,10 @@ CHECKS = (
     ("bf16-step", "compute"),
     ("fp16-step", "compute"),
     ("memory-freed", "compute"),
+    ("all-reduce", "collective"),
+    ("data-parallel", "collective"),
+    ("matmul-rate", "speed"),
+    ("copy-rate", "speed"),
 )
 LEVEL_OF = dict(CHECKS)
 
@@ -523,7 +527,7 @@ PLACES = (SIDE // 2) ** 2
 RATE = 0.25
 
 
-def draw_model() -> Document:
+def draw_model(images: int = IMAGES) -> Document:
     """The numbers that every framework starts from, as nested lists; all are exact in float16 and bfloat16 too."""
     import random
 
@@ -535,8 +539,8 @@ def draw_model() -> Document:
         return int(source.uniform(-64.0, 64.0)) / 64.0 * size
 
     return {
-        "images": draw(1.0, IMAGES, CHANNELS, SIDE, SIDE),
-        "labels": [source.randrange(CLASSES) for _ in range(IMAGES)],
+        "images": draw(1.0, images, CHANNELS, SIDE, SIDE),
+        "labels": [source.randrange(CLASSES) for _ in range(images)],
         "conv": draw(0.5, WIDTH, CHANNELS, 3, 3),
         "attention": draw(0.5, WIDTH, WIDTH),
         "head": draw(1.0, WIDTH, CLASSES),
@@ -586,6 +590,7 @@ def patches(image: Any) -> Any:
 def pass_through(model: Document, gradients: Optional[Document]) -> Tuple[List[List[float]], float]:
     """The model's outputs and loss in plain Python; adds to `gradients` (by name, rows as in the product) where given."""
     kernel = turned([flat(one) for one in model["conv"]])
+    count = len(model["images"])
     outputs, loss = [], 0.0
     for image, label in zip(model["images"], model["labels"]):  # noqa: B905 - as above
         seen = patches(image)
@@ -597,10 +602,10 @@ def pass_through(model: Document, gradients: Optional[Document]) -> Tuple[List[L
         output = times([pooled], model["head"])[0]
         outputs.append(output)
         chances = softmax(output)
-        loss -= math.log(chances[label]) / IMAGES
+        loss -= math.log(chances[label]) / count
         if gradients is None:
             continue
-        d_output = [(chance - (place == label)) / IMAGES for place, chance in enumerate(chances)]
+        d_output = [(chance - (place == label)) / count for place, chance in enumerate(chances)]
         d_mixed = [[value / PLACES for value in times([d_output], turned(model["head"]))[0]]] * PLACES
         d_shares = times(d_mixed, turned(tokens))
         inner = [sum(map(operator.mul, one, other)) for one, other in zip(d_shares, shares)]  # noqa: B905 - as above
@@ -621,9 +626,9 @@ def pass_through(model: Document, gradients: Optional[Document]) -> Tuple[List[L
     return outputs, loss
 
 
-def plain_step() -> Document:
+def plain_step(images: int = IMAGES) -> Document:
     """One training step of the reference model in plain Python: what a framework's own step is held to."""
-    model = draw_model()
+    model = draw_model(images)
     gradients: Document = {}
     outputs, before = pass_through(model, gradients)
     after = dict(model, conv=[[flat(one)] for one in model["conv"]])
@@ -706,6 +711,18 @@ class Framework:
 
     def memory(self, module: Any, backend: str, name: str) -> Optional[int]:
         """The bytes that the framework holds on the device; None where it does not say."""
+        return None
+
+    def ranks(self, backend: str, devices: Sequence[Document]) -> Tuple[List[List[Document]], str]:
+        """The devices of each process that takes part in a collective; none, and why, where there is nothing to prove."""
+        return [], "%s computes in one process, on one device" % self.name
+
+    def collective(self, module: Any, backend: str, group: Document, emit: Emit) -> None:
+        """All-reduce and one data-parallel step, as a stage each."""
+        raise NotImplementedError
+
+    def rates(self, module: Any, backend: str, name: str) -> Optional[Document]:
+        """How fast the device multiplies and copies; None where this probe has no way to measure it."""
         return None
 
 
@@ -831,7 +848,7 @@ class Jax(Framework):
     def run(self, module: Any, backend: str, name: str, precision: str) -> Document:
         device = next(d for d in module.local_devices(backend=backend) if jax_name(d) == name)
         # Convolutions and products of float32 are else computed in TF32 or bfloat16 on accelerators.
-        with module.default_device(device), module.default_matmul_precision("highest"):
+        with module.default_device(device), module.default_matmul_precision("float32"):
             return jax_step(module, device, precision)
 
     def halves(self, module: Any, backend: str, name: str) -> List[str]:
@@ -841,6 +858,33 @@ class Jax(Framework):
         device = next(d for d in module.local_devices(backend=backend) if jax_name(d) == name)
         held = (device.memory_stats() or {}).get("bytes_in_use")
         return None if held is None else int(held)
+
+    def ranks(self, backend: str, devices: Sequence[Document]) -> Tuple[List[List[Document]], str]:
+        if backend == "cpu":  # two devices out of one processor: a flag of XLA's, made for tests
+            return [[dict(devices[0], env={"XLA_FLAGS": "--xla_force_host_platform_device_count=2"})]], ""
+        return [list(devices)], ""
+
+    def collective(self, module: Any, backend: str, group: Document, emit: Emit) -> None:
+        jax_collective(module, backend, emit)
+
+    def rates(self, module: Any, backend: str, name: str) -> Optional[Document]:
+        device = next(d for d in module.local_devices(backend=backend) if jax_name(d) == name)
+        kind = "float32" if backend == "cpu" else "bfloat16"
+        numpy, product, copy = module.numpy, module.jit(module.numpy.matmul), module.jit(module.numpy.negative)
+
+        def put(count: int, dtype: Any) -> Any:
+            return module.device_put(numpy.ones(count, dtype), device)
+
+        def multiply(size: int) -> Callable[[], Any]:
+            matrix = put(size * size, getattr(numpy, kind)).reshape(size, size)
+            return lambda: product(matrix, matrix)
+
+        def move(count: int) -> Callable[[], Any]:
+            values = put(count // 4, numpy.float32)
+            return lambda: copy(values)
+
+        with module.default_device(device):
+            return measure_rates(multiply, move, lambda result: result.block_until_ready(), kind, backend == "cpu")
 
 
 def jax_name(device: Any) -> str:
@@ -864,12 +908,53 @@ def jax_loss(module: Any) -> Callable[..., Any]:
     return loss
 
 
-def jax_arrays(module: Any, device: Any, precision: str) -> Tuple[Any, Any, Any]:
+def jax_collective(module: Any, backend: str, emit: Emit) -> None:
+    """The collective checks over all devices of one process."""
+    devices = module.local_devices(backend=backend)
+    names = ", ".join(jax_name(device) for device in devices)
+    count, numpy, lax = len(devices), module.numpy, module.lax
+
+    def summing() -> Answer:
+        total = module.pmap(lambda x: lax.psum(x, "all"), axis_name="all", devices=devices)
+        rows = numpy.arange(1024.0) + numpy.arange(float(count))[:, None]
+        return judge_sum(flat(total(rows)[0].tolist()), count, "XLA", names)
+
+    def training() -> Answer:
+        loss = jax_loss(module)
+        per_device = 2
+        weights, images, labels = module.device_get(jax_arrays(module, devices[0], "float32", per_device * count))
+        split = [values.reshape(count, per_device, *values.shape[1:]) for values in (images, labels)]
+
+        def step(weights: Any, images: Any, labels: Any) -> Any:
+            before, gradients = module.value_and_grad(loss)(weights, images, labels)
+            before, gradients = lax.pmean((before, gradients), "all")
+            moved = [weight - RATE * gradient for weight, gradient in zip(weights, gradients)]  # noqa: B905 - as above
+            return before, lax.pmean(loss(moved, images, labels), "all"), gradients, moved
+
+        with module.default_matmul_precision("float32"):
+            everywhere = module.pmap(step, axis_name="all", in_axes=(None, 0, 0), devices=devices)
+            before, after, gradients, moved = everywhere(weights, *split)
+        result = {
+            "loss_before": float(before[0]),
+            "loss_after": float(after[0]),
+            "gradients": {
+                name: flat(gradient[0].tolist())
+                for name, gradient in zip(("conv", "attention", "head"), gradients)  # noqa: B905 - as above
+            },
+        }
+        equal = all(bool((weight == weight[0]).all()) for weight in moved)
+        return judge_parallel(result, plain_step(per_device * count), equal, count, backend)
+
+    if stage(emit, "all-reduce", summing):
+        stage(emit, "data-parallel", training)
+
+
+def jax_arrays(module: Any, device: Any, precision: str, images: int = IMAGES) -> Tuple[Any, Any, Any]:
     """The reference model's weights, images and labels on the device."""
     import importlib
 
     numpy = importlib.import_module("numpy")
-    model = draw_model()
+    model = draw_model(images)
     kind = getattr(module.numpy, precision)
 
     def put(values: Any) -> Any:
@@ -942,6 +1027,21 @@ class Mlx(Framework):
     def memory(self, module: Any, backend: str, name: str) -> Optional[int]:
         ask = getattr(module, "get_active_memory", None)
         return None if ask is None or backend == "cpu" else int(ask())
+
+    def rates(self, module: Any, backend: str, name: str) -> Optional[Document]:
+        kind, _, index = name.partition(":")
+        module.set_default_device(module.Device(getattr(module, kind), int(index or 0)))
+        form = "float32" if backend == "cpu" else "bfloat16"
+
+        def multiply(size: int) -> Callable[[], Any]:
+            matrix = module.ones((size, size), dtype=getattr(module, form))
+            return lambda: module.eval(module.matmul(matrix, matrix))
+
+        def move(count: int) -> Callable[[], Any]:
+            values = module.ones((count // 4,))
+            return lambda: module.eval(module.negative(values))
+
+        return measure_rates(multiply, move, lambda result: None, form, backend == "cpu")
 
 
 def mlx_step(mx: Any, kind: Any) -> Document:
@@ -1528,51 +1628,57 @@ def judge_code(backend: str, devices: Sequence[Document], compiled: Sequence[str
     return PASSED, holds
 
 
-def train_step(torch: Any, device: Any, dtype: Any, fused_attention: bool) -> Document:
-    """One step of the reference model on `device`: losses, gradients and where the results lie.
-
-    Convolution, matrix product, attention, layer norm, softmax and cross-entropy, forward and backward, from a fixed
-    seed. The step is written by hand: importing torch.optim alone costs seconds.
-    """
-    functional = torch.nn.functional
-    # Drawn on the CPU in float64 for every device, so that all start from the same numbers.
+def draw_batch(torch: Any, count: int) -> Document:
+    """Images, labels and weights of torch's reference model: on the CPU in float64, the same for every device."""
     source = torch.Generator().manual_seed(20)
 
     def draw(*shape: int) -> Any:
         return torch.randn(*shape, generator=source, dtype=torch.float64)
 
-    images = draw(8, 3, 16, 16).to(dtype).to(device)
-    labels = torch.randint(0, 10, (8,), generator=source).to(device)
+    images = draw(count, 3, 16, 16)
+    labels = torch.randint(0, 10, (count,), generator=source)
     names = ("conv", "norm weight", "norm bias", "attention", "pool", "head")
     starts = (draw(16, 3, 3, 3) * 0.2, torch.ones(16), torch.zeros(16), draw(16, 48) * 0.2, draw(16, 1) * 0.2, draw(16, 10) * 0.2)
-    parameters = [start.to(dtype).to(device).requires_grad_() for start in starts]
+    return {"images": images, "labels": labels, "weights": dict(zip(names, starts))}  # noqa: B905 - as above
 
-    def loss_now() -> Any:
-        conv, weight, bias, attention, pool, head = parameters
-        tokens = torch.relu(functional.conv2d(images, conv, stride=2, padding=1)).flatten(2).transpose(1, 2)
-        tokens = functional.layer_norm(tokens, (16,), weight, bias)
-        query, key, value = (piece.unsqueeze(1) for piece in torch.matmul(tokens, attention).chunk(3, -1))
-        if fused_attention:
-            mixed = functional.scaled_dot_product_attention(query, key, value)
-        else:
-            mixed = torch.matmul(torch.softmax(torch.matmul(query, key.transpose(-2, -1)) * 0.25, -1), value)
-        tokens = tokens + mixed.squeeze(1)
-        shares = torch.softmax(torch.matmul(tokens, pool), 1)
-        pooled = torch.matmul(shares.transpose(1, 2), tokens).squeeze(1)
-        return functional.cross_entropy(torch.matmul(pooled, head), labels)
 
-    before = loss_now()
-    gradients = torch.autograd.grad(before, parameters)
+def torch_loss(torch: Any, weights: Sequence[Any], images: Any, labels: Any, fused_attention: bool = True) -> Any:
+    """The loss of torch's reference model: convolution, matrix product, attention, layer norm, softmax, cross-entropy."""
+    functional = torch.nn.functional
+    conv, weight, bias, attention, pool, head = weights
+    tokens = torch.relu(functional.conv2d(images, conv, stride=2, padding=1)).flatten(2).transpose(1, 2)
+    tokens = functional.layer_norm(tokens, (16,), weight, bias)
+    query, key, value = (piece.unsqueeze(1) for piece in torch.matmul(tokens, attention).chunk(3, -1))
+    if fused_attention:
+        mixed = functional.scaled_dot_product_attention(query, key, value)
+    else:
+        mixed = torch.matmul(torch.softmax(torch.matmul(query, key.transpose(-2, -1)) * 0.25, -1), value)
+    tokens = tokens + mixed.squeeze(1)
+    shares = torch.softmax(torch.matmul(tokens, pool), 1)
+    pooled = torch.matmul(shares.transpose(1, 2), tokens).squeeze(1)
+    return functional.cross_entropy(torch.matmul(pooled, head), labels)
+
+
+def train_step(torch: Any, device: Any, dtype: Any, fused_attention: bool, count: int = 8) -> Document:
+    """One step of the reference model on `device`: losses, gradients and where the results lie.
+
+    Forward and backward from a fixed seed. The step is written by hand: importing torch.optim alone costs seconds.
+    """
+    drawn = draw_batch(torch, count)
+    images, labels = drawn["images"].to(dtype).to(device), drawn["labels"].to(device)
+    weights = [start.to(dtype).to(device).requires_grad_() for start in drawn["weights"].values()]
+    before = torch_loss(torch, weights, images, labels, fused_attention)
+    gradients = torch.autograd.grad(before, weights)
     with torch.no_grad():
-        for parameter, gradient in zip(parameters, gradients):  # noqa: B905 - `strict` came with Python 3.10
-            parameter.sub_(gradient, alpha=0.1)
-        after = loss_now()
-    results = [before, after, *gradients, *parameters]
+        for weight, gradient in zip(weights, gradients):  # noqa: B905 - as above
+            weight.sub_(gradient, alpha=0.1)
+        after = torch_loss(torch, weights, images, labels, fused_attention)
+    results = [before, after, *gradients, *weights]
     return {
         "loss_before": float(before.item()),
         "loss_after": float(after.item()),
         "landed": sorted({str(result.device) for result in results}),
-        "gradients": dict(zip(names, [gradient.detach().cpu().double() for gradient in gradients])),  # noqa: B905 - as above
+        "gradients": dict(zip(drawn["weights"], [g.detach().cpu().double() for g in gradients])),  # noqa: B905 - as above
     }
 
 
@@ -1694,6 +1800,145 @@ class Torch(Framework):
         if backend not in ("cuda", "rocm", "xpu", "npu", "mlu", "musa") or not hasattr(space, "memory_allocated"):
             return None
         return int(space.memory_allocated(name))
+
+    def ranks(self, backend: str, devices: Sequence[Document]) -> Tuple[List[List[Document]], str]:
+        if backend not in COLLECTIVES:
+            return [], "this probe knows no way for processes with %s to reduce" % TITLES[backend]
+        if sys.platform == "win32" and backend != "cpu":
+            return [], "torch for Windows comes without %s" % COLLECTIVES[backend]
+        return [[device] for device in (list(devices) * 2 if backend == "cpu" else devices)], ""
+
+    def collective(self, module: Any, backend: str, group: Document, emit: Emit) -> None:
+        torch_collective(module, backend, group, emit)
+
+    def rates(self, module: Any, backend: str, name: str) -> Optional[Document]:
+        if backend in ("hpu", "tpu", "xla", "neuron"):
+            return None  # these gather operations and run them later: a loop of products is not what they run
+        device, space = open_device(module, backend, name), namespace(module, backend)
+        kind = "float32" if backend == "cpu" else self.halves(module, backend, name)[0]
+        sync = getattr(space, "synchronize", None) if backend != "cpu" else None
+
+        def multiply(size: int) -> Callable[[], Any]:
+            matrix = module.ones(size, size, dtype=getattr(module, kind), device=device)
+            return lambda: module.matmul(matrix, matrix)
+
+        def move(count: int) -> Callable[[], Any]:
+            there, back = (module.ones(count, dtype=module.uint8, device=device) for _ in range(2))
+            return lambda: back.copy_(there)
+
+        def wait(result: Any) -> None:
+            if sync is not None:
+                sync()
+            else:
+                result.flatten()[:1].cpu()
+
+        with module.no_grad():
+            return measure_rates(multiply, move, wait, kind, backend == "cpu")
+
+
+# The library through which torch.distributed reduces on a backend. On ROCm it is RCCL, by NCCL's name.
+COLLECTIVES = {
+    "cpu": "gloo",
+    "cuda": "nccl",
+    "rocm": "nccl",
+    "xpu": "xccl",
+    "npu": "hccl",
+    "hpu": "hccl",
+    "mlu": "cncl",
+    "musa": "mccl",
+}
+
+
+def join_group(torch: Any, backend: str, group: Document) -> Tuple[Any, str]:
+    """torch.distributed with this process in its group, and the library that it uses."""
+    import datetime
+    import importlib
+
+    distributed = importlib.import_module("torch.distributed")
+    library = COLLECTIVES[backend]
+    if not distributed.is_available():
+        raise InWords("this torch was built without torch.distributed")
+    if backend == "hpu":
+        importlib.import_module("habana_frameworks.torch.distributed.hccl")
+    if backend == "xpu" and not getattr(distributed, "is_xccl_available", lambda: False)():
+        importlib.import_module("oneccl_bindings_for_pytorch")  # what releases before 2.8 need
+        library = "ccl"
+    choose = getattr(namespace(torch, backend), "set_device", None)
+    if choose is not None and backend not in ("cpu", "hpu"):
+        choose(group["use"])
+    distributed.init_process_group(
+        library,
+        init_method=group["meet"],
+        rank=group["rank"],
+        world_size=group["world"],
+        timeout=datetime.timedelta(seconds=max(1.0, group["limit"])),
+    )
+    return distributed, library
+
+
+def torch_collective(torch: Any, backend: str, group: Document, emit: Emit) -> None:
+    """The collective checks of one process of a group."""
+    torch.set_num_threads(1)
+    device = open_device(torch, backend, group["use"])
+    rank, world = group["rank"], group["world"]
+    held: Document = {}
+
+    def summing() -> Answer:
+        held["distributed"], library = join_group(torch, backend, group)
+        values = (torch.arange(1024.0) + rank).to(device)
+        held["distributed"].all_reduce(values)
+        return judge_sum(values.cpu().tolist(), world, library, group["names"])
+
+    def training() -> Answer:
+        return judge_parallel(*torch_parallel(torch, held["distributed"], device, rank, world, backend), world, backend)
+
+    if stage(emit, "all-reduce", summing):
+        stage(emit, "data-parallel", training)
+
+
+def torch_parallel(
+    torch: Any, distributed: Any, device: Any, rank: int, world: int, backend: str
+) -> Tuple[Document, Document, bool]:
+    """One step through DistributedDataParallel on this process's share of a batch: result, reference, all weights equal."""
+    import importlib
+
+    count = 2 * world
+    drawn = draw_batch(torch, count)
+    mine = slice(2 * rank, 2 * rank + 2)
+    images, labels = drawn["images"][mine].float().to(device), drawn["labels"][mine].to(device)
+
+    class Reference(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            starts = [start.float().to(device) for start in drawn["weights"].values()]
+            self.weights = torch.nn.ParameterList([torch.nn.Parameter(start) for start in starts])
+
+        def forward(self, images: Any, labels: Any) -> Any:
+            return torch_loss(torch, list(self.weights), images, labels)
+
+    parallel = importlib.import_module("torch.nn.parallel").DistributedDataParallel(Reference())
+    before = parallel(images, labels)
+    before.backward()
+    weights = list(parallel.parameters())
+    with torch.no_grad():
+        for weight in weights:
+            weight.sub_(weight.grad, alpha=0.1)
+        after = parallel.module(images, labels)
+        losses = torch.stack([before.detach(), after]) / world
+        distributed.all_reduce(losses)
+        whole = torch.cat([weight.detach().flatten() for weight in weights])
+        most, least = whole.clone(), whole.clone()
+        distributed.all_reduce(most, op=distributed.ReduceOp.MAX)
+        distributed.all_reduce(least, op=distributed.ReduceOp.MIN)
+    gradients = [weight.grad.detach().cpu().double() for weight in weights]
+    result = {
+        "loss_before": float(losses[0].item()),
+        "loss_after": float(losses[1].item()),
+        "gradients": dict(zip(drawn["weights"], gradients)),  # noqa: B905 - as above
+    }
+    reference = train_step(torch, torch.device("cpu"), torch.float64, True, count)
+    distributed.barrier()  # one that leaves early would break the others
+    return result, reference, bool((most == least).all().item())
 
 
 def namespace(torch: Any, backend: str) -> Any:
@@ -1976,6 +2221,115 @@ def compute_on(
     return step
 
 
+def judge_sum(got: Sequence[float], world: int, library: str, names: str) -> Answer:
+    """Whether the sum over `world` processes or devices, each with 0, 1, 2, ... plus its own number, is right to the last bit."""
+    wrong = [place for place, value in enumerate(got) if value != place * world + world * (world - 1) / 2]
+    if wrong or len(got) != 1024:
+        return FAILED, "%s gave a wrong sum over %s, at %d of 1024 places" % (library, names, len(wrong) or 1024)
+    if world == 1:
+        return PASSED, "%s answers on %s; with one device there is nothing to sum over" % (library, names)
+    return PASSED, "%s summed 1024 numbers over %d: %s" % (library, world, names)
+
+
+def judge_parallel(result: Document, reference: Document, equal: bool, world: int, backend: str) -> Answer:
+    """Whether a data-parallel step equals the step of the whole batch, and left the same weights everywhere."""
+    before, after = result["loss_before"], result["loss_after"]
+    found = compare(result, reference)
+    if not found["max_rel_diff"] <= TOLERANCE[backend]:
+        words = "%s differs from the step of the whole batch by %.3g of its size (at most %g is allowed)"
+        return FAILED, words % (found["worst"], found["max_rel_diff"], TOLERANCE[backend])
+    if not equal:
+        return FAILED, "the weights are no longer the same on all %d after one step" % world
+    if not after < before:
+        return FAILED, "the loss did not fall: %.6g, then %.6g" % (before, after)
+    words = "a batch spread over %d gave the step of the whole (largest relative difference %.3g)"
+    return PASSED, words % (world, found["max_rel_diff"])
+
+
+def measure_rates(
+    multiply: Callable[[int], Callable[[], Any]],
+    move: Callable[[int], Callable[[], Any]],
+    wait: Callable[[Any], None],
+    kind: str,
+    small: bool,
+) -> Document:
+    """The rates of matrix products (of a size that keeps the device busy) and of copies inside its memory."""
+    size, work = 1024, multiply(1024)
+    while size < (2048 if small else 8192) and calls_per_second(work, wait, 0.0) > 50:
+        size, work = size * 2, multiply(size * 2)
+    products = calls_per_second(work, wait, 0.3)
+    del work
+    count = (64 if small else 256) << 20
+    copies = calls_per_second(move(count), wait, 0.3)
+    return {
+        "matmul_tflops": round(products * 2.0 * size**3 / 1e12, 4),
+        "matmul_format": kind,
+        "matmul_size": size,
+        "copy_gbytes": round(copies * 2.0 * count / 1e9, 3),  # each byte is read and written
+    }
+
+
+def calls_per_second(work: Callable[[], Any], wait: Callable[[Any], None], seconds: float) -> float:
+    """How often `work` can be done in a second, after it was done once to warm up."""
+    wait(work())
+    wait(work())
+    calls, batch, started = 0, 1, time.perf_counter()
+    while True:
+        for _ in range(batch):
+            result = work()
+        wait(result)
+        calls += batch
+        spent = time.perf_counter() - started
+        if spent >= seconds:
+            return calls / spent
+        batch = min(64, batch * 2)
+
+
+# What devices compute at most, by what their names contain: 10^12 operations on 16-bit numbers a second (dense), and 10^9
+# bytes of memory a second. Of several variants the least. From the makers' pages as quoted in pytorch/torchtitan
+# tools/utils.py @02581674, Lightning-AI/pytorch-lightning fabric/utilities/throughput.py @0810121f, and (memory)
+# allenai/open-instruct's GPU_SPECS and glennklockwood.com/garden/processors/A100.
+PEAKS: Tuple[Tuple[str, float, float], ...] = (
+    (r"\bA100\b", 312, 1555),
+    (r"\bA10G\b", 125, 0),
+    (r"\bB200\b", 2250, 8000),
+    (r"\bH100 80GB HBM3\b", 989, 3350),
+    (r"\bH100 NVL\b", 835, 0),
+    (r"\bH100 PCIe\b", 756, 0),
+    (r"\bH200\b", 989, 4800),
+    (r"\bL40S\b", 362, 864),
+    (r"\bMI250X\b", 191.5, 0),
+    (r"\bMI300X\b", 1300, 0),
+    (r"\bMI325X\b", 1300, 0),
+    (r"\bT4\b", 65, 0),
+    (r"\bV100\b", 112, 0),
+)
+# A slice of a card, or one that has less power, is another device than its name says.
+PARTIAL = re.compile(r"\bMIG\b|Laptop|Max-Q|\bv?GRID\b", re.IGNORECASE)
+# What a working device reaches at least of its most. One without its clocks, its power or its tensor units computes at a
+# tenth; ordinary losses (heat, a shared card, a small matrix) leave more than a third.
+FLOOR = 0.2
+
+
+def peaks_of(name: str) -> Tuple[float, float]:
+    """The most that a device of this name computes and copies; 0.0 where that is not known."""
+    if PARTIAL.search(name):
+        return 0.0, 0.0
+    return next(((compute, memory) for pattern, compute, memory in PEAKS if re.search(pattern, name)), (0.0, 0.0))
+
+
+def judge_rate(what: str, value: float, unit: str, most: float, name: str) -> Answer:
+    """Whether a rate is one of a working device; no verdict where nothing is known to compare it with."""
+    shown = "%s %.4g %s" % (what, value, unit)
+    if not most:
+        return SKIPPED, "%s; measured only: no floor is known for %s" % (shown, name or "this device")
+    floor = most * FLOOR
+    if not value >= floor:
+        words = "%s, of the %.4g that %s is made for: a working one reaches %.4g at least"
+        return FAILED, words % (shown, most, name, floor)
+    return PASSED, "%s, %.0f%% of what %s is made for" % (shown, 100.0 * value / most, name)
+
+
 def all_finite(values: Any) -> bool:
     """Whether a tensor or a list of numbers holds no NaN and no infinity."""
     return all(map(math.isfinite, values)) if isinstance(values, list) else bool(values.isfinite().all())
@@ -2007,10 +2361,7 @@ def work() -> None:
     faulthandler.dump_traceback_later(max(0.1, float(task["limit"]) - min(1.0, float(task["limit"]) / 4)), file=errors)
     warnings.filterwarnings("ignore", message=".*[Nn]um[Pp]y.*")
     try:
-        if task["index"] == 0:
-            first_task(task, emit)
-        else:
-            further_task(task, emit)
+        TASKS[task["kind"]](task, emit)
         emit({"end": True})
     finally:
         # The interpreter's own way out tears the framework down: a third of a second, and drivers that crash at exit.
@@ -2108,6 +2459,44 @@ def further_task(task: Document, emit: Emit) -> None:
     module = load_framework(task["expect"], {})
     load_plugins(task["expect"], task["backend"])
     device_task(framework, module, task["backend"], task["device"], "/" + task["device"]["device"], emit)
+
+
+def collective_task(task: Document, emit: Emit) -> None:
+    """The collective checks of one process."""
+    framework = FRAMEWORKS[task["framework"]]
+    module = load_framework(task["expect"], {})
+    load_plugins(task["expect"], task["backend"])
+    framework.collective(module, task["backend"], task["group"], emit)
+
+
+def speed_task(task: Document, emit: Emit) -> None:
+    """The rates of one device, or of several where only one process reaches them."""
+    framework, backend = FRAMEWORKS[task["framework"]], task["backend"]
+    module = load_framework(task["expect"], {})
+    load_plugins(task["expect"], backend)
+    for device, suffix in task["devices"]:
+        name, product = device["device"], device["name"]
+        rates: Document = {}
+
+        def multiplying(device: Document = device, rates: Document = rates, product: str = product) -> Answer:
+            found = framework.rates(module, backend, str(device.get("use") or device["device"]))
+            if found is None:
+                return SKIPPED, "this probe has no way to measure %s on %s" % (framework.name, TITLES[backend])
+            rates.update(found)
+            what = "products of %d x %d in %s:" % (rates["matmul_size"], rates["matmul_size"], rates["matmul_format"])
+            most = peaks_of(product)[0] if rates["matmul_format"] != "float32" else 0.0
+            return judge_rate(what, rates["matmul_tflops"], "TFLOP/s", most, product)
+
+        def copying(rates: Document = rates, product: str = product) -> Answer:
+            return judge_rate("copies in its memory:", rates["copy_gbytes"], "GB/s", peaks_of(product)[1], product)
+
+        stage(emit, "matmul-rate" + suffix, multiplying)
+        if rates:
+            stage(emit, "copy-rate" + suffix, copying)
+            emit({"computed": dict({"device": name}, **rates)})
+
+
+TASKS = {"first": first_task, "further": further_task, "collective": collective_task, "speed": speed_task}
 
 
 def device_task(framework: Framework, module: Any, backend: str, device: Document, suffix: str, emit: Emit) -> None:
@@ -2279,6 +2668,12 @@ class Worker:
         with self.changed:
             return [event[key] for event in self.events if key in event]
 
+    def broke(self) -> bool:
+        """Whether it told of a failure, or went away without coming to its end."""
+        with self.changed:
+            failed = any(event.get("check", {}).get("outcome") == FAILED for event in self.events)
+            return failed or (self.done and not any("end" in event for event in self.events))
+
     def pending(self) -> str:
         """The id of the check that was begun and not answered; "" when none is."""
         begun = self.said("begin")
@@ -2350,6 +2745,10 @@ DOING = {
     "bf16-step": "computing in bfloat16",
     "fp16-step": "computing in float16",
     "memory-freed": "looking at its memory",
+    "all-reduce": "summing over all",
+    "data-parallel": "training on all",
+    "matmul-rate": "measuring products",
+    "copy-rate": "measuring copies",
 }
 
 
@@ -2360,6 +2759,8 @@ def broken(worker: Worker, hung: bool, status: Optional[int], limit: float) -> O
     pending = worker.pending()
     base = pending.split("/")[0]
     errors = worker.errors.decode("utf-8", "replace")
+    if not base and worker.said("check"):
+        base = "going from one check to the next"
     doing = DOING.get(base, base).replace("%s", worker.task.get("framework") or "torch")
     doing += " on " + worker.task["device"]["device"] if worker.task.get("device") else ""
     place = innermost(errors)
@@ -2370,8 +2771,7 @@ def broken(worker: Worker, hung: bool, status: Optional[int], limit: float) -> O
     else:
         said = last_words(errors)
         words = "the process %s while %s%s%s" % (ending(status), doing, where, ": " + one_line(said, 160) if said else "")
-    further = worker.task.get("device")
-    identity = pending or ("%s-step/%s" % (worker.task["task"], further["device"]) if further else "import")
+    identity = pending or worker.task.get("blame") or "import"
     return check(identity, LEVEL_OF[identity.split("/")[0]], (FAILED, words), time.monotonic() - worker.started)
 
 
@@ -2387,9 +2787,7 @@ WHERE_FIT = ("bf16-step", "fp16-step", "memory-freed")
 def fill_up(checks: List[Document], level: str, backend: str, framework: str = "torch") -> None:
     """Adds what was not reached as skipped, so that a missing check cannot be taken for a passed one."""
     have = {found["id"] for found in checks}
-    blocker = next(
-        (found["id"] for found in checks if found["outcome"] == FAILED and found["level"] in ("framework", "compute")), ""
-    )
+    blocker = next((found["id"] for found in checks if found["outcome"] == FAILED and reaches(found["level"], "framework")), "")
     for identity, its_level in CHECKS:
         wanted = reaches(its_level, "framework") and reaches(level, its_level)
         if not wanted or identity in have or identity in WHERE_FIT:
@@ -2415,72 +2813,179 @@ def task_of(framework: str) -> str:
     return FRAMEWORKS[framework].task if framework in FRAMEWORKS else "train"
 
 
-def prove(expect: Document, level: str, limit: float, on_cpu: bool) -> Document:
-    """The whole document: all checks up to `level`, within `limit` seconds."""
-    deadline = time.monotonic() + limit
-    backend = "cpu" if on_cpu else part(expect, "backend", "name")
-    measured: Document = {}
-    workers: List[Worker] = []
-    changed = threading.Condition()
-    framework = part(expect, "framework", "name") or "torch"
-    able = framework in FRAMEWORKS and backend in FRAMEWORKS[framework].backends
+class Proving:
+    """The workers of one proof, in phases: one that is over makes room for the next."""
 
-    def start(index: int, device: Optional[Document]) -> None:
-        env = expect.get("env")
+    def __init__(self, expect: Document, level: str, limit: float, on_cpu: bool) -> None:
+        self.expect, self.level, self.limit, self.on_cpu = expect, level, limit, on_cpu
+        self.deadline = time.monotonic() + limit
+        self.backend = "cpu" if on_cpu else part(expect, "backend", "name")
+        self.framework = part(expect, "framework", "name") or "torch"
+        self.able = self.framework in FRAMEWORKS and self.backend in FRAMEWORKS[self.framework].backends
+        self.measured: Document = {}
+        self.checks: List[Document] = []
+        self.workers: List[Worker] = []
+        self.changed = threading.Condition()
+
+    def start(self, kind: str, device: Optional[Document] = None, blame: str = "import", **more: Any) -> Worker:
+        """A new worker, with its task."""
+        env = self.expect.get("env")
         task = {
-            "expect": expect,
-            "framework": framework,
-            "task": task_of(framework),
-            "backend": backend,
-            "index": index,
+            "kind": kind,
+            "expect": self.expect,
+            "framework": self.framework,
+            "backend": self.backend,
             "device": device,
-            "level": level,
-            "limit": max(0.5, deadline - time.monotonic()),
-            "on_cpu": on_cpu,
+            "blame": blame,
+            "level": self.level,
+            "limit": max(0.5, self.deadline - time.monotonic()),
+            "on_cpu": self.on_cpu,
             "parent": os.getpid(),
             "env": dict(
                 {str(k): str(v) for k, v in env.items()} if isinstance(env, dict) else {},
                 **(dict(device.get("env") or {}) if device else {}),
-                **(CPU_ALONE if on_cpu else {}),
+                **(CPU_ALONE if self.on_cpu else {}),
+                **more.pop("env", {}),
             ),
         }
-        workers.append(Worker(task, changed))
+        worker = Worker(dict(task, **more), self.changed)
+        self.workers.append(worker)
+        return worker
 
-    deep = reaches(level, "framework")
-    try:
-        if deep and able:
-            start(0, None)
-        checks = local_checks(expect, measured, level, on_cpu)
-        if deep and not able:
-            what = "the framework %r" % framework if framework not in FRAMEWORKS else "%s on %r" % (framework, backend)
-            checks.append(check("import", "framework", (FAILED, "this probe does not know %s" % what), 0.0))
-        spread = False
-        with changed:
-            while workers and not all(worker.done for worker in workers):
-                found = [event for event in workers[0].events if "devices" in event]
+    def first(self) -> List[Document]:
+        """The framework, and a step on every device; the devices that were found."""
+        if not self.able:
+            what = self.framework if self.framework in FRAMEWORKS else "the framework %r" % self.framework
+            what += " on %r" % self.backend if self.framework in FRAMEWORKS else ""
+            self.checks.append(check("import", "framework", (FAILED, "this probe does not know %s" % what), 0.0))
+            return []
+        first, spread = self.workers[0], False
+        devices: List[Document] = []
+        with self.changed:
+            while not all(worker.done for worker in self.workers):
+                found = [event for event in first.events if "devices" in event]
                 if found and not spread:
                     spread = True
-                    if reaches(level, "compute"):
-                        for index, device in enumerate(found[0]["devices"][found[0]["here"] :], 1):
-                            start(index, device)
-                left = deadline - time.monotonic()
+                    devices = found[0]["devices"]
+                    if reaches(self.level, "compute"):
+                        for device in devices[found[0]["here"] :]:
+                            self.start("further", device, "%s-step/%s" % (task_of(self.framework), device["device"]))
+                left = self.deadline - time.monotonic()
                 if left <= 0:
                     break
-                changed.wait(min(left, 1.0))
-        for worker in workers:
-            collect(worker, checks, measured, limit)
+                self.changed.wait(min(left, 1.0))
+        # What is known when the last one ends counts too: a short proof is over before anybody looked.
+        devices = devices or [device for event in first.events if "devices" in event for device in event["devices"]]
+        self.take_over()
+        return [device for device in devices if device.get("code") is not False]
+
+    def wait(self, together: bool = False) -> None:
+        """Waits for all workers; of those that work together, one that broke ends the others soon."""
+        soon = self.deadline
+        with self.changed:
+            while not all(worker.done for worker in self.workers):
+                if together and any(worker.broke() for worker in self.workers):
+                    soon = min(soon, time.monotonic() + 2.0)
+                    together = False
+                left = min(self.deadline, soon) - time.monotonic()
+                if left <= 0:
+                    break
+                self.changed.wait(min(left, 0.5))
+
+    def take_over(self) -> None:
+        """Ends the workers and takes over what they told."""
+        for worker in self.workers:
+            collect(worker, self.checks, self.measured, self.limit)
+        self.workers = []
+
+    def collective(self, devices: Sequence[Document]) -> None:
+        """All-reduce and a data-parallel step over all devices: what the processes of a group tell, as one check each."""
+        import shutil
+        import tempfile
+
+        groups, why = FRAMEWORKS[self.framework].ranks(self.backend, devices)
+        if not groups:
+            for identity in ("all-reduce", "data-parallel"):
+                self.checks.append(check(identity, "collective", (SKIPPED, why), 0.0))
+            return
+        folder = tempfile.mkdtemp(prefix="envkit-")
+        try:
+            for rank, mine in enumerate(groups):
+                world = len(groups)
+                group = {
+                    "rank": rank,
+                    "world": world,
+                    "use": str(mine[0].get("use") or mine[0]["device"]),
+                    "names": ", ".join(device["device"] for members in groups for device in members),
+                    "meet": "file://" + ("/" if os.name == "nt" else "") + os.path.join(folder, "meet").replace("\\", "/"),
+                    "limit": max(0.5, self.deadline - time.monotonic()),
+                }
+                # As torchrun sets them. The processes meet in a file and speak over the machine's own address: a container
+                # may have no other, and a name that leads nowhere.
+                env = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world)}
+                if os.path.exists("/sys/class/net/lo"):
+                    env.update({name: os.environ.get(name, "lo") for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")})
+                self.start("collective", mine[0], "all-reduce", group=group, env=env)
+            self.wait(together=True)
+            self.take_group()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def take_group(self) -> None:
+        """Makes one check out of what each process of a group told of it: the first that failed, or that of the first process."""
+        told: Dict[str, List[Document]] = {}
+        for rank, worker in enumerate(self.workers):
+            mine: List[Document] = []
+            hung = not worker.done
+            collect(worker, mine, self.measured, self.limit)
+            for found in mine:
+                if hung and any(other.broke() for other in self.workers if other is not worker):
+                    continue  # it only waited for the one that broke
+                if found["outcome"] == FAILED and len(self.workers) > 1:
+                    found["detail"] = one_line("process %d of %d: %s" % (rank + 1, len(self.workers), found["detail"]))
+                told.setdefault(found["id"], []).append(found)
+        for found_all in told.values():
+            failed = [found for found in found_all if found["outcome"] == FAILED]
+            self.checks.append((failed or found_all)[0])
+        self.workers = []
+
+    def speed(self, devices: Sequence[Document]) -> None:
+        """The rates of the devices, one after the other: they share the way to memory, and a processor."""
+        pairs = [(device, "/" + device["device"] if place else "") for place, device in enumerate(devices)]
+        together = FRAMEWORKS[self.framework].alone(self.backend)
+        for some in [pairs] if together else [[pair] for pair in pairs]:
+            self.start("speed", some[0][0], "matmul-rate" + some[0][1], devices=some)
+            self.wait()
+            self.take_over()
+
+
+def prove(expect: Document, level: str, limit: float, on_cpu: bool) -> Document:
+    """The whole document: all checks up to `level`, within `limit` seconds."""
+    proving = Proving(expect, level, limit, on_cpu)
+    deep = reaches(level, "framework")
+    checks, measured = proving.checks, proving.measured
+    try:
+        if deep and proving.able:
+            proving.start("first")
+        checks.extend(local_checks(expect, measured, level, on_cpu))
+        if deep:
+            devices = proving.first()
+            for its_level, phase in (("collective", proving.collective), ("speed", proving.speed)):
+                fine = devices and FAILED not in {found["outcome"] for found in checks if reaches(found["level"], "framework")}
+                if fine and reaches(level, its_level):
+                    phase(devices)
     finally:
-        for worker in workers:
+        for worker in proving.workers:
             worker.stop()
     if deep:
-        fill_up(checks, level, backend, framework)
+        fill_up(checks, level, proving.backend, proving.framework)
     computed = measured.get("devices", [])
     if computed:
         for key in ("device", "name", "loss_before", "loss_after", "max_abs_diff_to_cpu"):
             if key in computed[0]:
                 measured["device_name" if key == "name" else key] = computed[0][key]
     measured["platform"] = sys.platform
-    measured["backend"] = backend
+    measured["backend"] = proving.backend
     outcomes = {found["outcome"] for found in checks}
     proven = any(found["level"] == "compute" and found["outcome"] == PASSED for found in checks)
     return {
@@ -2504,8 +3009,13 @@ def collect(worker: Worker, checks: List[Document], measured: Document, limit: f
     checks.extend(worker.said("check"))
     for values in worker.said("measured"):
         measured.update(values)
+    devices = measured.setdefault("devices", []) if worker.said("computed") else []
     for values in worker.said("computed"):
-        measured.setdefault("devices", []).append(values)
+        known = [device for device in devices if device["device"] == values["device"]]
+        if known:
+            known[0].update(values)
+        else:
+            devices.append(values)
     if fault is not None:
         checks.append(fault)
 
