@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from envkit.errors import EnvkitError
@@ -188,11 +188,20 @@ class Case:
     def plan(self) -> Plan | None:
         """The plan that this machine should have; None where nothing fits or too little is known."""
         try:
-            return resolve(self.matrix, Wish(), self.facts).plan
+            return resolve(self.matrix, Wish(), self._with_driver()).plan
         except EnvkitError:
             return None
 
+    def _with_driver(self) -> Facts:
+        """The facts with the driver that only nvidia-smi's header tells, so that a plan is made for it."""
+        header = self.hit(_SMI_DRIVER, "nvidia-smi") if self.cards("nvidia") else None
+        if header is None or self.driver.kernel or self.machine.drivers:
+            return self.facts
+        driver = replace(self.driver, kernel=header[1])
+        return replace(self.facts, machine=replace(self.machine, driver=driver))
 
+
+_SMI_DRIVER = r"(?:driver|KMD) version\s*:\s*(\d{3}\.\d+(?:\.\d+)?)"
 _MANAGERS = {
     "apt": ("debian", "ubuntu", "linuxmint", "pop", "kali", "raspbian"),
     "dnf": ("fedora", "rhel", "rocky", "almalinux", "centos", "oracle", "amzn"),

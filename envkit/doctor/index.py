@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from envkit.doctor.case import Case
+from envkit.doctor.case import Case, Hit
 from envkit.model import Build, Dotted, Finding, FrameworkRelease, Os, dotted
 
 _INDEXES = "PyTorch: wheel indexes by build: https://pytorch.org/get-started/previous-versions/"
@@ -27,7 +27,9 @@ class Asked:
         return f"torch {self.version}{f'+{self.tag}' if self.tag else ''}".strip()
 
 
-_PIN = re.compile(r"\btorch(?:\[[^\]]*\])?\s*={2,3}\s*(\d+(?:\.\d+)*(?:\.\*)?[a-z0-9.]*)(?:\+([a-z0-9.]+))?", re.IGNORECASE)
+_PIN = re.compile(
+    r"\btorch(?:\[[^\]]*\])?(?:\s*={2,3}\s*|@\^?|\s\()(\d+(?:\.\d+)*(?:\.\*)?[a-z0-9.]*)(?:\+([a-z0-9.]+))?", re.IGNORECASE
+)
 _INDEX = re.compile(r"/whl/(?:test/|nightly/)?((?:cu|rocm)\d[\d.]*|cpu|xpu)\b")
 
 
@@ -80,6 +82,7 @@ def pypi_tag(case: Case) -> str:
 _NOT_FOUND = (
     r"could not find a version that satisfies the requirement torch\b|no matching distribution found for torch\b"
     r"|because there is no version of torch|no solution found when resolving|torch==\S+ was not found"
+    r"|unable to find installation candidates for torch\b|candidate versions? (?:not )?found.*torch|torch .*was not found in"
     r"|torch .*has no (?:usable )?wheels|has no wheels with a matching|packagesnotfounderror.*pytorch"
 )
 
@@ -87,10 +90,15 @@ _NOT_FOUND = (
 def wheel_tag_not_published(case: Case) -> Iterator[Finding]:
     """The version and the build that were asked for were never published together."""
     wanted, said = asked(case), case.hit(_NOT_FOUND)
-    if said is None or not wanted.tag or not wanted.version or not releases(case, wanted.version):
-        return
     platform = platform_word(case)
+    if said is None or not wanted.tag or (wanted.version and not releases(case, wanted.version)):
+        return
+    if not wanted.version and builds_of(case, "", wanted.tag, ""):
+        return
     if builds_of(case, wanted.version, wanted.tag, platform):
+        return
+    if not wanted.version:
+        yield _no_such_tag(case, wanted, said, platform)
         return
     others = sorted({build.tag for build in builds_of(case, wanted.version, "", platform)})
     newer = sorted({build.release for build in builds_of(case, "", wanted.tag, platform)}, key=Dotted)
@@ -104,6 +112,21 @@ def wheel_tag_not_published(case: Case) -> Iterator[Finding]:
         commands=tuple(_pair_commands(wanted, others, newer)),
         sources=(_INDEXES,),
         likelihood=88,
+    )
+
+
+def _no_such_tag(case: Case, wanted: Asked, said: Hit, platform: str) -> Finding:
+    kind = wanted.tag.rstrip("0123456789.")
+    known = sorted({build.tag for build in builds_of(case, "", "", platform) if build.tag.rstrip("0123456789.") == kind})
+    has = f": there are {', '.join(known)}" if known else ""
+    return Finding(
+        cause="wheel-tag-not-published",
+        message=f"no torch is known to have been published for {wanted.tag}{has}",
+        evidence=(str(said), *_requested(case)),
+        remedy="Ask for a build that exists; a wheel runs with every driver that reaches the floor of its CUDA.",
+        commands=(f"python -m pip install torch --index-url https://download.pytorch.org/whl/{known[-1]}",) if known else (),
+        sources=(_INDEXES,),
+        likelihood=84,
     )
 
 
@@ -159,6 +182,17 @@ def python_no_wheel(case: Case) -> Iterator[Finding]:
     if said is None and tagged is None and requires is None:
         return
     python, platform = _python_word(case), platform_word(case)
+    narrow = case.hit(r"\b32[ -]?bit\b", "python", "platform", "error")
+    if said and (narrow or case.facts.python.machine.lower() in ("x86", "i386", "i686", "win32")):
+        yield Finding(
+            cause="python-no-wheel",
+            message="this Python is a 32-bit one, for which there are no wheels of torch",
+            evidence=tuple(str(hit) for hit in (said, narrow) if hit),
+            remedy="Install a 64-bit Python and make the environment with it.",
+            sources=(_PYPI,),
+            likelihood=91,
+        )
+        return
     builds = builds_of(case, wanted.version, wanted.tag, platform)
     served = sorted({each for build in builds for each in _pythons_of(case, build, wanted.version)}, key=_python_order)
     if tagged is None and requires is None and (not python or python in served or not builds):
@@ -198,6 +232,9 @@ def pip_too_old(case: Case) -> Iterator[Finding]:
         r"has inconsistent (?:name|version)|inconsistent name: filename has|is not a supported wheel on this platform"
         r"|you are using pip version (\d+)"
     )
+    told = dotted(case.packages.get("pip", ""))
+    if said is None and told is not None and told < Dotted("20.3"):
+        said = case.hit(_NOT_FOUND)  # what it does not list are the wheels whose tags it does not know
     if said is None:
         return
     version = dotted(case.packages.get("pip", "")) or dotted(

@@ -177,7 +177,8 @@ def driver_too_old(case: Case) -> Iterator[Finding]:
             f"Update the NVIDIA driver{_where(case)}{f' to {floor} or newer' if floor else ''}, "
             "or install a build for a CUDA that this driver serves."
         ),
-        commands=tuple(commands.reinstall_torch(case)),
+        # A plan is made for the driver; where its number is not known, it would be one for the newest.
+        commands=tuple(commands.reinstall_torch(case)) if have else (),
         sources=source_texts(case.matrix.sources, row.sources if row else ("cuda-minor",)),
         likelihood=90 if said else 80,
     )
@@ -295,6 +296,8 @@ def nvml_version_mismatch(case: Case) -> Iterator[Finding]:
     said = case.hit(_TWO_VERSIONS)
     facts = driver_facts(case)
     kernel, line = driver_release(case)
+    told = case.hit(rf"kernel module has the version {_RELEASE}|kernel version {_RELEASE} does not match") if said else None
+    kernel = kernel or (dotted(next(group for group in told.match.groups() if group)) if told else None)
     user = dotted(facts.userspace) or _library(case)
     split = kernel is not None and user is not None and not same_release(kernel, user)
     packages = package_versions(
@@ -315,7 +318,10 @@ def nvml_version_mismatch(case: Case) -> Iterator[Finding]:
     theirs = user or next((v for v in packages.values() if kernel is None or not same_release(kernel, v)), None)
     message = f"{sides}; the libraries are of {theirs or 'another release'}"
     if case.in_container:
-        yield from _brought_along(case, message, lines, said)
+        host = f"the host's module is {kernel}" if kernel else "the host's module is of another release"
+        yield from _brought_along(
+            case, f"the container's driver libraries are of {theirs or 'another release'}; {host}", lines, said
+        )
     host_side = case.hit(r"nvidia-container-cli.*mismatch|nvml error.*mismatch") is not None
     yield Finding(
         cause="nvidia-nvml-version-mismatch",
@@ -364,7 +370,7 @@ def _brought_along(case: Case, message: str, lines: list[str], said: Hit | None)
         return  # that speaks on the host, before anything of the image runs
     yield Finding(
         cause="nvidia-driver-lib-in-container",
-        message=f"inside the container {message.replace('; the', '; there the')}",
+        message=message,
         evidence=tuple(dict.fromkeys(lines)),
         remedy=(
             "Take the driver's packages (libnvidia-*, nvidia-utils, cuda-drivers, the metapackage cuda) out of the image: the "

@@ -330,10 +330,21 @@ def _wrong_kind(case: Case, wanted: str, said: Hit | None, line: str) -> Iterato
         message=f"{name} {why}; the {other} ones are installed",
         evidence=tuple(dict.fromkeys(evidence)),
         remedy=f"Replace the {other} kernel modules by the {wanted} ones of {which}, and reboot.",
-        commands=tuple(_modules_of_kind(case, wanted, str(release.major) if release else "")),
+        commands=tuple(_modules_of_kind(case, wanted, _branch(case, card, str(release.major) if release else ""))),
         sources=source_texts(case.matrix.sources, row.sources if row else ("kernel-module", "kernel-module-gsp")),
         likelihood=93 if said else 85,
     )
+
+
+def _branch(case: Case, card: Gpu | None, branch: str) -> str:
+    """The driver's branch to install: the one that is there, or the last that drives the card."""
+    named = (re.search(r"^nvidia-(?:driver|dkms)-(\d{3})", name) for name in case.machine.system_packages)
+    branch = branch or next((found[1] for found in named if found), "")
+    branches = case.matrix.backends["cuda"].branches
+    gone = next((each.branch for each in branches if card and card.arch in each.dropped), None)
+    if branch and gone is not None and gone <= branch:
+        branch = str(max((each.branch for each in branches if each.branch < gone), key=lambda each: each.key))
+    return branch
 
 
 def _modules_of_kind(case: Case, wanted: str, branch: str) -> Iterator[str]:

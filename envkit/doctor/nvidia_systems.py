@@ -237,7 +237,8 @@ def fabric_manager(case: Case) -> Iterator[Finding]:
         likelihood = 55
     else:
         likelihood = 90 if waiting and (stopped or switches) else 84 if waiting else 78
-    package = f"nvidia-fabricmanager-{driver.major}" if driver and case.package_manager == "apt" else "nvidia-fabricmanager"
+    branch = driver.major if driver else "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader -i 0 | cut -d. -f1)"
+    package = f"nvidia-fabricmanager-{branch}" if case.package_manager == "apt" else "nvidia-fabricmanager"
     absent = state in ("not-installed", "could not be found", "not found", "not-found", "unknown") or (not state and not theirs)
     yield Finding(
         cause="nvidia-fabricmanager-not-running",

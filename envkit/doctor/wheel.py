@@ -24,7 +24,7 @@ _MADE_FOR = {"cuda": "NVIDIA CUDA", "rocm": "AMD ROCm", "xpu": "Intel GPUs", "cp
 _NOT_COMPILED = r"torch not compiled with cuda enabled|not compiled with (?:cuda|xpu|rocm|hip) (?:support|enabled)"
 
 
-_CPU_LISTED = r"^\W*(?:pytorch|libtorch)\s+\d\S*\s+\S*cpu|^\W*torch\b\W+\d[\d.]*\+cpu\b"
+_CPU_LISTED = r"^\W*(?:pytorch|libtorch)\s+\d\S*\s+\S*cpu|^\W*torch\b\W+\d[\d.]*\+cpu\b|^\W*(?:pytorch )?version\W+\d\S*\+cpu\b"
 
 
 def cpu_only_wheel(case: Case) -> Iterator[Finding]:
@@ -34,7 +34,11 @@ def cpu_only_wheel(case: Case) -> Iterator[Finding]:
     plain = case.os is Os.WINDOWS and bool(torch.version) and not torch.tag and not torch.cuda and not torch.hip
     # Of NVIDIA's cards alone: a torch for ROCm has no CUDA either.
     none = case.hit(r"^\s*none\s*$", "version.cuda") if case.cards("nvidia") and torch.flavour in ("", "cpu") else None
-    listed = case.hit(_CPU_LISTED, "list", "freeze", "show", "conda", "pip") if torch.flavour in ("", "cpu") else None
+    listed = (
+        case.hit(_CPU_LISTED, "list", "freeze", "show torch", "conda", "collect", "__version__")
+        if torch.flavour in ("", "cpu")
+        else None
+    )
     built = torch.flavour == "cpu" or plain or none is not None or listed is not None
     if torch.available or (not built and said is None) or (built and not cards and said is None) or _apple(case):
         return
@@ -131,7 +135,12 @@ def cpu_arch_no_cuda_wheel(case: Case) -> Iterator[Finding]:
 
 _INCOMPATIBLE = r"with CUDA capability (sm_\d+[af]?) is not compatible with the current PyTorch"
 _SUPPORTS = r"supports CUDA capabilities\s+((?:(?:sm|compute)_\d+[af]?[\s,.]*)+)"
-_TOO_OLD_CARD = r"of cuda capability (\d+)\.(\d+)|minimum cuda capability supported by this library is (\d+)\.(\d+)"
+_CAPABILITY = r"which is of (?:cuda|compute) capability (?:\(CC\) )?(\d+)\.(\d+)"
+_TOO_OLD_CARD = (
+    r"no longer supports this gpu because it is too old|minimum cuda capability (?:that we support|supported by this library)"
+)
+_HELD = r"^\W*(\d+)\.(\d+) which supports hardware CC"
+_RANGE = r"^\W*\((\d+)\.(\d+)\)\s*-\s*\((\d+)\.(\d+)\)"
 _NO_KERNEL = (
     r"no kernel image is available|cudaErrorNoKernelImageForDevice|CUDA error: 209\b|named symbol not found"
     r"|PTX (?:JIT|was compiled with an unsupported)|invalid device function|device kernel image is invalid"
@@ -144,14 +153,18 @@ def wheel_against_card(case: Case) -> Iterator[Finding]:
         return
     told = case.hit(_INCOMPATIBLE)
     supports = case.hit(_SUPPORTS)
-    old = case.hit(_TOO_OLD_CARD)
-    said = told or old or case.hit(_NO_KERNEL)
+    old, capability = case.hit(_TOO_OLD_CARD), case.hit(_CAPABILITY)
+    said = told or capability or old or case.hit(_NO_KERNEL)
     cards = [card.arch for card in case.cards("nvidia") if card.arch]
     if told:
         cards = [told[1].lower(), *cards]
-    elif old and old[1]:
-        cards = [f"sm_{old[1]}{old[2]}", *cards]
+    elif capability:
+        cards = [f"sm_{capability[1]}{capability[2]}", *cards]
     archs = case.torch.archs or (tuple(re.findall(r"(?:sm|compute)_\d+[af]?", supports[1])) if supports else None)
+    if archs is None and capability:
+        archs = tuple(f"sm_{hit[1]}{hit[2]}" for hit in case.hits(_HELD)) or None
+    if archs is None and capability and (bounds := case.hit(_RANGE)):
+        archs = (f"sm_{bounds[1]}{bounds[2]}", f"sm_{bounds[3]}{bounds[4]}")
     for arch in dict.fromkeys(cards):
         for codes, ptx, version, where in _codes(case, archs):
             # Where a kernel is said to be missing, no PTX has helped.
@@ -255,7 +268,8 @@ def _code_finding(case: Case, arch: str, codes: tuple[str, ...], where: str, hit
 # ---- beside torch ------------------------------------------------------------------------------------------------
 
 _OPS = (
-    r"operator torchvision::\w+ does not exist|torchvision.*undefined symbol|undefined symbol.*torchvision"
+    r"operator torchvision::\w+ does not exist|could not run 'torchvision::\w+' with arguments"
+    r"|torchvision.*undefined symbol|undefined symbol.*torchvision"
     r"|torchvision.*(?:incompatible|compiled with different cuda)|partially initialized module 'torchvision'"
     r"|couldn'?t load custom c\+\+ ops|torchaudio.*undefined symbol|pytorch and torchvision were compiled with different cuda"
 )
@@ -300,6 +314,8 @@ def two_torch_installs(case: Case) -> Iterator[Finding]:
     if imported and packaged and not _same(imported, packaged):
         evidence = [f"torch.version (imported): {imported}", f"python.packages (installed): {packaged}"]
     places = sorted({hit[1] for hit in case.hits(r"((?:/|[A-Za-z]:\\)[^\s'\":]*?(?:site|dist)-packages)[/\\]torch\b")})
+    shown = (hit[1] for hit in case.hits(r"^\s*location:\s*(\S+(?:site|dist)-packages)\s*$", "show torch"))
+    places = sorted({place.replace("/lib64/", "/lib/").replace("\\", "/").lower() for place in (*places, *shown)})
     if len(places) > 1 and case.hit(r"\btorch\b"):
         evidence += [f"torch in {place}" for place in places]
     both = case.hit(r"^\s*pytorch\s+\d[\w.]*\s+\S*(?:cuda|cpu)", "conda") and case.hit(r"^\s*torch\s+\d[\w.+]*\s+pypi", "conda")
@@ -389,9 +405,9 @@ CHECKS = (
     nvidia_smi_header_changed,
 )
 EXPLAINS: dict[str, tuple[str, ...]] = {
-    "cpu-only-wheel": ("nvidia-driver-too-old", "two-torch-installs", "torchvision-mismatch"),
+    "cpu-only-wheel": ("nvidia-driver-too-old", "torchvision-mismatch"),
     "cpu-arch-no-cuda-wheel": ("cpu-only-wheel", "wrong-accelerator-wheel"),
     "wrong-accelerator-wheel": ("cpu-only-wheel",),
-    "two-torch-installs": ("torchvision-mismatch",),
+    "two-torch-installs": ("torchvision-mismatch", "cpu-only-wheel", "wrong-accelerator-wheel"),
     "wheel-too-new-for-gpu": ("nvidia-driver-too-old",),
 }
