@@ -10,6 +10,7 @@ import click
 
 from envkit.cli.matrix_export import command as export
 from envkit.cli.matrix_refresh import command as refresh
+from envkit.cli.matrix_refresh import not_asked
 from envkit.cli.output import emit, emit_json, format_option, say
 from envkit.errors import InvalidFile, UsageError
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SHIPPED = "matrix.toml"
 UNWELL = 1
+_SHOWN = 8  # tags of a scheme in the overview
 UNREACHABLE = 5
 INVALID = 3
 # A whole matrix has all of these; a file without is an overlay.
@@ -74,7 +76,9 @@ def _overview(matrix: Matrix) -> str:
     for scheme in matrix.schemes.values():
         builds = [build for build in builds_for(matrix, scheme).builds if build.published]
         newest_build = f"{scheme.framework} {builds[-1].release} {builds[-1].tag}" if builds else "none"
-        rows.append((scheme.name, newest_build, " ".join(_newest_first(build.tag for build in builds))))
+        tags = _newest_first(build.tag for build in builds)
+        older = f" and {len(tags) - _SHOWN} older" if len(tags) > _SHOWN + 1 else ""
+        rows.append((scheme.name, newest_build, " ".join(tags[:_SHOWN] if older else tags) + older))
     lines += ["", *_table(rows), "", "envkit matrix show SCHEME lists the builds of one; --format json gives every row"]
     return "\n".join(lines)
 
@@ -200,13 +204,7 @@ def _ask(ctx: click.Context, files: tuple[Path, ...], limit: float) -> Online:
 
 def _online_text(asked: Online) -> list[str]:
     lines = list(asked.faults)
-    by_host: dict[tuple[str, str], int] = {}
-    for place in asked.unknown:
-        host = place.url.split("/")[2] if "://" in place.url else place.url
-        by_host[host, place.why] = by_host.get((host, place.why), 0) + 1
-    lines += [
-        f"unknown: {host}: {why} ({count} place{'s' if count > 1 else ''} not asked)" for (host, why), count in by_host.items()
-    ]
+    lines += [f"unknown: {line}" for line in not_asked(asked.unknown)]
     reached = len(asked.places) - len(asked.unknown)
     lines.append(
         f"online: {reached} places asked, {len(asked.faults)} missing or not to be believed, {len(asked.unknown)} unknown"

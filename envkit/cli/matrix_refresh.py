@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from envkit.errors import UsageError
 if TYPE_CHECKING:
     from envkit.matrix.refresh import Report
     from envkit.matrix.refresh.changes import Change
+    from envkit.matrix.refresh.refreshing import Place
     from envkit.model import Matrix
 
 UNWELL, UNREACHABLE, FAILED = 1, 5, 6
@@ -68,8 +70,8 @@ def command(
         emit_json(_document(path, report))
     else:
         emit(_text(report))
-    for place in report.unreachable:
-        say(f"not compared: {place.url}: {place.why}")
+    for line in not_asked(report.unreachable):
+        say(f"not compared: {line}")
     if writing and not (report.unreachable and not report.read):
         write(path, before, report, force=force)
         say(f"wrote {path}")
@@ -82,6 +84,18 @@ def command(
         say("no place could be reached: check the network, proxies and mirrors (envkit.toml [mirrors], pip's and uv's settings)")
         return UNREACHABLE
     return UNWELL if checking and report.changes else 0
+
+
+def not_asked(places: Sequence[Place]) -> list[str]:
+    """Places that could not be asked, each with the reason; of many at one host, the host."""
+    by_host: dict[tuple[str, str], list[str]] = {}
+    for place in places:
+        host = place.url.split("/")[2] if "://" in place.url else place.url
+        by_host.setdefault((host, place.why), []).append(place.url)
+    lines = []
+    for (host, why), urls in by_host.items():
+        lines += [f"{url}: {why}" for url in urls] if len(urls) < 4 else [f"{host}: {why} ({len(urls)} places)"]
+    return lines
 
 
 def _matrix(file: Path | None, writing: bool) -> tuple[Path, Matrix, bytes]:

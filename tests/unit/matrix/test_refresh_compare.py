@@ -311,3 +311,24 @@ def test_metadata_on_companions() -> None:
 def test_what_is_no_metadata_is_not_believed(text: str) -> None:
     with pytest.raises(Distrusted):
         parse_metadata(text)
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "floors", "exact", "wrong"),
+    [
+        ("macos", "11.0", {"11.0", "14.0"}, True, False),  # the wheels of some Pythons need more
+        ("macos", "10.9", {"11.0", "14.0"}, True, True),
+        ("macos", "15.0", {"14.0"}, True, False),  # MPS needs more than the wheel
+        ("macos", "", {"14.0"}, True, True),
+        ("glibc", "2.28", {"2.28"}, True, False),
+        ("glibc", "2.17", {"2.28"}, True, True),
+        ("glibc", "2.34", {"2.28"}, True, True),
+        ("glibc", "2.34", {"2.28"}, False, False),  # what it needs besides may ask for more
+        ("glibc", "2.17", {"2.28"}, False, True),
+        ("glibc", "2.5", {"2.5", "2.17"}, True, False),
+    ],
+)
+def test_which_floor_contradicts_the_wheels(word: str, value: str, floors: set[str], exact: bool, wrong: bool) -> None:
+    from envkit.matrix.refresh.compare import _contradicts
+
+    assert _contradicts(word, value, floors, exact=exact) is wrong
