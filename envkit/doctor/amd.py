@@ -44,7 +44,7 @@ _NO_DEVICE = (
     r"no ROCm-capable device is detected|hipErrorNoDevice|HIP error: 100\b|HIP API error = 0?100\b|no HIP GPUs are available"
     r"|No CUDA GPUs are available|error 100\b|failed to get device count"
 )
-_ABOUT_AMD = r"\brocm|\bhip(?:blas|info|cc)?\b|amdgpu|\bkfd\b|\bgfx\d|radeon|\bROCk\b|instinct"
+_ABOUT_AMD = r"\brocm|\bhip(?:\b|blas|info|cc|error|sdk)|amdgpu|\bkfd\b|\bgfx\d|radeon|\bROCk\b|instinct"
 
 
 def _amd(case: Case) -> bool:
@@ -292,7 +292,7 @@ def rocm_igpu_selected(case: Case) -> Iterator[Finding]:
     if any((case.variable(name) or "").strip() for name in _VISIBLE):
         return
     cards, from_tool = _ordered(case)
-    inside = [card for card in cards if is_integrated(card)]
+    inside = [card for card in cards if _inside(card)]
     outside = [card for card in cards if card not in inside]
     named = case.torch.device_names
     first_inside = bool(named) and len(named) > 1 and any(_same_card(named[0], card) for card in inside)
@@ -304,8 +304,8 @@ def rocm_igpu_selected(case: Case) -> Iterator[Finding]:
         or case.hit(r"out of memory|GPU hang|hangs?\b|freez|No HIP GPUs|wrong (?:gpu|device)|igpu")
     )
     told = case.hit(
-        r"(?:i-?gpu|integrated (?:gpu|graphics)).*(?:device|cuda:|gpu) ?#?0|(?:device|cuda:|gpu)[ #]*0\b.*(?:i-?gpu|integrated"
-        r"|radeon\(tm\) graphics)"
+        r"(?:i-?gpu|integrated (?:gpu|graphics)).*(?:device|cuda:|gpu) ?#?0"
+        r"|(?:device|cuda:|gpu|device_name\()[ #]*0\b.*(?:i-?gpu|integrated|radeon\(tm\) graphics)"
     )
     if not inside or not outside:
         if told is None or not _amd(case):
@@ -341,13 +341,22 @@ def rocm_igpu_selected(case: Case) -> Iterator[Finding]:
 
 def _ordered(case: Case) -> tuple[tuple[Gpu, ...], bool]:
     """AMD's cards in the machine's order, and whether a tool of ROCm told it."""
-    cards = _cards(case)
+    cards = case.cards("amd") or _cards(case)
     agents = [hit[1].lower() for hit in case.hits(r"^\s*(?:Name:\s+|gcnArchName:?\s+|GPU\[?\d\]?.*)(gfx[0-9a-f]{3,4})\b")]
     agents = [arch for number, arch in enumerate(agents) if arch not in agents[:number]]
-    if len(agents) > 1 and {card.arch for card in cards} <= set(agents):
+    if len(agents) > 1 and {card.arch for card in cards if card.arch} <= set(agents):
         by_arch = {card.arch: card for card in cards}
         return tuple(by_arch.get(arch, Gpu(arch=arch, vendor="amd")) for arch in agents), True
     return cards, False
+
+
+def _inside(card: Gpu) -> bool:
+    """Whether it is the graphics part of a processor; drivers call that by no more than this name."""
+    return is_integrated(card) or (
+        not card.arch
+        and re.fullmatch(r"(?:AMD )?(?:ATI )?Radeon(?:\(TM\))?(?: \d{3}M| Vega \d+)? Graphics", card.name, re.IGNORECASE)
+        is not None
+    )
 
 
 def _same_card(name: str, card: Gpu) -> bool:
@@ -357,7 +366,7 @@ def _same_card(name: str, card: Gpu) -> bool:
     if card.arch and card.arch in name.lower():
         return True
     if plain(name) in ("radeongraphics", "graphics"):
-        return is_integrated(card)
+        return _inside(card)
     return bool(name) and plain(name) == plain(card.name)
 
 
@@ -446,10 +455,9 @@ def rocm_user_not_in_render_group(case: Case) -> Iterator[Finding]:
 
 
 _DKMS_FAILS = (
-    r"amdgpu-dkms\b.*(?:--configure|error exit status|returned error|exit status|код\w* ошибки|code|status|fehler|scriptlet"
-    r"|%post).*\b(?:10|11|1|2|3)?\b"
+    r"amdgpu-dkms\b.{0,160}(?:--configure|returned error|exit status|error code|код\w* ошибки|fehler|scriptlet|%post)"
     r"|failed for amdgpu\b|bad return status for module build on kernel|amdgpu.*(?:bad exit status|build failed|failed to build)"
-    r"|dkms:? .*amdgpu.*(?:fail|error)|amdgpu.*dkms.*(?:fail|error)|Error! .*amdgpu"
+    r"|dkms:? .{0,80}amdgpu.{0,80}(?:fail|error)|amdgpu.{0,80}dkms.{0,80}(?:fail|error)|Error! .*amdgpu"
     r"|could not insert '?amdgpu'?: (?:unknown symbol|invalid argument|exec format|invalid module)"
     r"|amdgpu: (?:disagrees about version|Unknown symbol)"
     r"|BUILD_EXCLUSIVE directive which does not match this kernel|/tmp/amd\.\w+/.*error:|amdgpu-dkms.*(?:неправильн|не удалось)"

@@ -34,7 +34,7 @@ def _about(case: Case) -> bool:
     if case.cards("huawei") or any(name in case.packages for name in ("torch-npu", "vllm-ascend", "mindspore", "triton-ascend")):
         return True
     return (
-        case.hit(r"torch_npu|\bascend\b|\bcann\b|npu-smi|\bdavinci|libhccl|libatb|aclnn|mindspore") is not None
+        case.hit(r"torch_npu|\bascend\b|\bcann\b|npu-smi|\bdavinci|libhccl|libatb|_C_ascend|aclnn|mindspore") is not None
         or "npu" in case.request.lower()
     )
 
@@ -105,7 +105,8 @@ def _fitting(case: Case, cann: str, torch: str) -> str:
 
 def npu_cann_env_not_sourced(case: Case) -> Iterator[Finding]:
     """CANN's libraries, or those of its driver, are not on the path of this process."""
-    said = case.hit(rf"{_CANN_LIBS}\S*[:'\" ].*{_NOT_FOUND}|{_CANN_LIBS}.*{_NOT_FOUND}")
+    # "aclnnX not in libopapi.so, or libopapi.so not found" is about a function, and CANN is there.
+    said = case.hit(rf"^(?!.*not in libopapi).*{_CANN_LIBS}.*{_NOT_FOUND}")
     driver = case.hit(rf"{_DRIVER_LIBS}\S*[:'\" ].*{_NOT_FOUND}")
     module = case.hit(_CANN_MODULES)
     asks = case.hit(
@@ -196,8 +197,8 @@ def npu_torch_npu_cann_mismatch(case: Case) -> Iterator[Finding]:
         r"|supported) in (?:libopapi|CANN)"
     )
     told = case.hit(
-        r"CANN.*(?:version)?.*(?:mismatch|not match|does not match|incompatible|不匹配|不兼容|不配套)|(?:mismatch|incompatible"
-        r"|不匹配|不兼容).*\bCANN\b"
+        r"\bCANN\b.{0,80}(?:mismatch|not match|incompatible|不匹配|不兼容|不配套)"
+        r"|(?:mismatch|incompatible|不匹配|不兼容).{0,80}\bCANN\b"
     )
     version, (cann, where) = _torch_npu(case), _cann(case)
     paired = _paired(case, version) if version else []

@@ -145,15 +145,16 @@ _PROVIDERS = {
 }
 _VARIANT = re.compile(r"onnxruntime(?:-(?:gpu|directml|openvino|rocm|migraphx|cann|qnn|training|training-cpu|vitisai))?$")
 _UNKNOWN = (
-    r"unknown provider(?: type| name)?\W+(\w+?)(?:ExecutionProvider)?\b"
-    r"|['\"]?(\w+?)ExecutionProvider['\"]? is not in available provider|(\w+?)ExecutionProvider does not contain a subset"
-    r"|'(\w+?)ExecutionProvider' (?:is )?not (?:available|found|supported|enabled)"
-    r"|(\w+?)ExecutionProvider (?:is )?not (?:available|found|supported|in )|execution.provider\S*: invalid choice: '(\w+)'"
-    r"|asked for ['\"]?(\w+?)ExecutionProvider"
+    r"unknown provider(?: types?| names?)?(?:\(s\))?\W+(\w{2,20}?)(?:ExecutionProvider)?\b"
+    r"|['\"]?\b(\w{2,20})ExecutionProvider['\"]? is not in available provider"
+    r"|\b(\w{2,20})ExecutionProvider does not contain a subset"
+    r"|'\b(\w{2,20})ExecutionProvider' (?:is )?not (?:available|found|supported|enabled)"
+    r"|\b(\w{2,20})ExecutionProvider (?:is )?not (?:available|found|supported|in )|execution.provider\S*: invalid choice: '(\w+)'"
+    r"|asked for ['\"]?\b(\w{2,20})ExecutionProvider"
 )
 _AVAILABLE = (
     r"\[\s*(['\"]\w+ExecutionProvider['\"](?:\s*,\s*['\"]\w+ExecutionProvider['\"])*)\s*\]"
-    r"|available providers\W+((?:\w+ExecutionProvider[, ]*)+)"
+    r"|available providers\W{1,20}((?:\w{2,20}ExecutionProvider[, ]*)+)"
 )
 
 
@@ -175,7 +176,7 @@ def _offered(case: Case) -> tuple[set[str], str]:
     for hit in case.hits(_AVAILABLE):
         if re.search(r"is not in available|does not contain", hit.line) is None or "vailable provider" in hit.line:
             listed = hit[1] or hit[2]
-            return {word.lower() for word in re.findall(r"(\w+?)ExecutionProvider", listed)}, str(hit)
+            return {word.lower() for word in re.findall(r"\b(\w{2,20})ExecutionProvider", listed)}, str(hit)
     return set(), ""
 
 

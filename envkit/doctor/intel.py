@@ -29,6 +29,7 @@ _GPU_RUNTIME = (
 _NPU_RUNTIME = r"(?:intel-level-zero-npu|libze_intel_(?:npu|vpu)|libze-intel-npu|intel-driver-compiler-npu|intel-fw-npu)"
 # Cards that the kernel drives by i915; xe takes them only when it is forced to, and the compute runtime is not made for that.
 _OF_I915 = frozenset(("dg1", "dg2", "ats-m", "tgl", "rkl", "adl", "rpl", "gen8", "gen9", "gen11", "pvc"))
+_I915_NAMES = r"\biris\b|\bu?hd graphics|\barc(?:\(tm\))?\s+(?:pro\s+)?a\d{2}|\bflex\b|\bDG[12]\b"
 _OF_XE = frozenset(("bmg", "lnl", "ptl", "wcl", "nvl", "cri"))
 _NO_XPU = (
     r"XPU device count is zero|No XPU devices are available|no (?:intel |sycl |level.?zero )?(?:xpu|gpu) devices?\b"
@@ -182,7 +183,7 @@ def xpu_kernel_driver_missing(case: Case) -> Iterator[Finding]:
     if case.os in (Os.WINDOWS, Os.WSL2, Os.MACOS) or not _intel(case):
         return
     said = case.hit(
-        r"Your graphics device \w+ is not (?:properly|officially) supported by (?:i915|xe)|\b(?:i915|xe)\b.*(?:probe.*fail(?:ed)?"
+        r"Your graphics device \w+ is not (?:properly|officially) supported|\b(?:i915|xe)\b.*(?:probe.*fail(?:ed)?"
         r"|failed with error)|probe with driver (?:i915|xe) failed|force_probe=.*to (?:force|enable)|(?:i915|xe).*(?:GuC"
         r"|firmware).*(?:failed to load|not found|fetch failed)|modprobe: FATAL: Module (?:i915|xe) not found"
     )
@@ -235,7 +236,7 @@ def xpu_kernel_driver_missing(case: Case) -> Iterator[Finding]:
 
 def _wrong_driver(case: Case) -> Gpu | None:
     for card in case.cards("intel"):
-        if card.kernel_driver == "xe" and card.arch in _OF_I915:
+        if card.kernel_driver == "xe" and (card.arch in _OF_I915 or (not card.arch and re.search(_I915_NAMES, card.name, re.I))):
             return card
         if card.kernel_driver == "i915" and card.arch in _OF_XE:
             return card
