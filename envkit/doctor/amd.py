@@ -174,6 +174,8 @@ def rocm_gfx_not_in_wheel(case: Case) -> Iterator[Finding]:
             for found in re.findall(r"gfx[0-9a-f]{3,4}", hit.line)
         )
     )
+    if named is not None and named[1].lower() in _codes(case, named[1].lower())[0]:
+        return  # torch holds it and a library of the same wheel does not: that is the wheel's defect
     if said is not None and named is not None and (not held or named[1] not in held):
         card = next((each for each in cards if each.arch == named[1]), Gpu(arch=named[1].lower(), vendor="amd"))
         yield _no_code(case, card, held, named.place, [said, named], 82)
@@ -641,7 +643,10 @@ def rocm_device_package_missing(case: Case) -> Iterator[Finding]:
     said = case.hit(_NO_CODE)
     listed = any(re.match(r"(?:rocm$|rocm-sdk|amd-torch)", name) for name in case.packages)
     cards = [card for card in _cards(case) if card.arch and not (is_integrated(card) and len(_cards(case)) > 1)]
-    lacking = case.hit(r"(?:amd-torch|rocm-sdk)-device-gfx\w*.*(?:not (?:found|installed)|missing)|no .*-device-.* package")
+    lacking = case.hit(
+        r"(?:amd-torch|rocm-sdk)-device-gfx\w*.*(?:not (?:found|installed)|missing)|no .*-device-.* package"
+        r"|does not provide the extra '?device[-_]gfx"
+    )
     asked_extra = _asked(case, r"device-(?:gfx\w+|all)")
     for card in cards:
         wanted = [f"amd-torch-device-{card.arch}", f"rocm-sdk-device-{card.arch}"]
@@ -650,7 +655,7 @@ def rocm_device_package_missing(case: Case) -> Iterator[Finding]:
         absent = [name for name in wanted if name not in case.packages]
         if not said and not lacking and not (listed and (case.torch.available is not True or len(absent) > 1)):
             continue
-        if not listed and (asked_extra or not said):
+        if not listed and not lacking and (asked_extra or not said):
             continue
         others = [name for name in case.packages if "-device-gfx" in name]
         evidence = [str(hit) for hit in (said, lacking) if hit]
@@ -728,8 +733,21 @@ def rocm_wheel_defect(case: Case) -> Iterator[Finding]:
     other = _works_elsewhere(case)
     runtime = case.hit(r"libhsa-runtime64|rocr::|libamdhip64|libMIOpen|librocblas|libhipblaslt|GpuAgent")
     nightly = _NIGHTLY.search(case.torch.version)
+    # A library of the wheel lacks the code that torch itself holds.
+    uneven = case.hit(r"for GPU arch ?: ?(gfx[0-9a-f]{3,4})")
+    apart = uneven is not None and uneven[1].lower() in _codes(case, uneven[1].lower())[0]
     likelihood = (
-        89 if other else 72 if nightly and runtime else 60 if nightly else 56 if runtime and case.torch.flavour == "rocm" else 0
+        89
+        if other
+        else 84
+        if apart
+        else 72
+        if nightly and runtime
+        else 60
+        if nightly
+        else 56
+        if runtime and case.torch.flavour == "rocm"
+        else 0
     )
     lacking = any(_missing(case, card) for card in _cards(case))
     if not likelihood or (lacking and not other):

@@ -173,7 +173,7 @@ def npu_nnal_missing(case: Case) -> Iterator[Finding]:
 
 
 # Symbols of torch itself, mangled; those of CANN are plain C (aclrtX, MsprofX, HcclX) or of ATB.
-_TORCH_SYMBOL = r"undefined symbol: _ZNK?(?:2at|3c10|5torch|5c10d)"
+_TORCH_SYMBOL = r"undefined symbol: _ZNK?(?:2at|3c10|5torch|5c10d|7c10_npu|6at_npu)"
 _CANN_SYMBOL = (
     r"undefined symbol:? ?(?:acl\w+|Acl\w+|aclnn\w+|Msprof\w+|Hccl\w+|rt[A-Z]\w+|ge\w*"
     r"|GE\w+|Adx\w+|_ZN2ge\S+|_ZN3atb\S+|_ZN3Mki\S+|_ZN4domi\S+|_ZN4hccl\S+)"
@@ -250,7 +250,7 @@ def npu_torch_npu_mismatch(case: Case) -> Iterator[Finding]:
         r"|_C_ascend)\S* .*has no attribute|'_OpNamespace' '(?:npu|_C_ascend|atb)'.*has no attribute"
     )
     imported = case.hit(r"cannot import name ['\"]\w+['\"] from ['\"]torch_npu")
-    symbol = case.hit(_TORCH_SYMBOL) if case.hit(r"torch_npu|libtorch_npu|\bnpu\b") or _torch_npu(case) else None
+    symbol = case.hit(_TORCH_SYMBOL) if case.hit(r"torch_npu|\bnpu\b|c10_npu|at_npu") or _torch_npu(case) else None
     pinned = case.hit(
         r"(?:vllm[-_]ascend|mindspeed\S*|\S+) (?:\S+ )?(?:requires|depends on) torch[-_]npu|(?:requirement"
         r"|distribution found for) torch[-_]npu=="

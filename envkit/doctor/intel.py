@@ -383,7 +383,9 @@ def xpu_user_not_in_render_group(case: Case) -> Iterator[Finding]:
     outside = (
         groups is not None and not {"render", "root"} & set(groups) and _failing(case) and case.has_device(r"/dev/dri/renderD")
     )
-    as_root = case.hit(r"\btrue\b", "sudo")
+    as_root = case.hit(r"\btrue\b", "sudo") or case.hit(
+        r"\b(?:sign|log)(?:ged|ging)? in\b.{0,40}\b(?:local|desktop|console|gdm|monitor)|until I (?:sign|log) in"
+    )
     if not denied and said is None and not (outside and as_root):
         return
     evidence = [str(hit) for hit in (said, as_root) if hit] + [f"machine.devices_denied: {path}" for path in denied]
