@@ -56,7 +56,7 @@ _NOUVEAU = (
     r"already bound to (?:nouveau|NovaCore|nova)|nouveau kernel driver is currently in use"
     r"|kernel driver in use:\s*(?:nouveau|nova)"
     r"|driver=nouveau|^(?:nouveau|nova_core)\s+\d+|nvidia probe routine was not called|such as:?\s*(?:NVRM:\s*)?nouveau, rivafb"
-    r"|NVRM: nouveau, rivafb|disable(?:d)? (?:the )?nouveau|nouveau .*(?:is )?(?:still )?loaded|conflicting .*nouveau"
+    r"|NVRM: nouveau, rivafb|nouveau (?:kernel )?(?:module |driver )?(?:is )?(?:still )?loaded|conflicting .*nouveau"
 )
 
 
@@ -115,7 +115,7 @@ _NOT_BUILT = (
     r"|build of nvidia\S* failed|error: failed to run `?/usr/sbin/dkms build|module build for kernel \S+ was skipped"
     r"|an error occurred while performing the step: \"?(?:building|checking)|akmods?.*(?:failed|building rpms failed)"
     r"|building dkms module.*failed|dkms.*(?:failed|exited \d+)|could not (?:locate|find) dkms|linux-headers-\S+ (?:is not|not) "
-    r"|kernel-devel.*(?:not|missing)|build.*nvidia.*\(bad exit status|conftest|make\.log for more information"
+    r"|kernel-devel.*(?:not|missing)|build.*nvidia.*\(bad exit status|make\.log for more information"
     r"|no matching .*kernel-(?:devel|headers)|unable to locate package linux-headers"
     r"|version mismatch.*gcc|compiler .*version .*does not match|gcc version check failed|failed to build (?:the )?nvidia"
 )
@@ -380,7 +380,7 @@ _XID = r"NVRM: Xid .*?:\s*(?P<xid>48|61|62|63|64|74|79|92|94|95|140|142|143|149|
 _BROKEN = (
     r"fallen off the bus|gpu is lost|uncorrectable ecc|row remap\w* fail|remapping fail|unknown header type|rev ff\b|"
     r"double[- ]bit ecc|requires rma|infoROM is corrupted|gpu requires reset|pcie bus error: severity=uncorrect.*|"
-    r"memtest|code 43|has been reset|unable to change power state from d3cold to d0|gsp.*(?:timeout|lockdown|heartbeat)"
+    r"code 43|unable to change power state from d3cold to d0|gsp.*(?:timeout|lockdown|heartbeat)"
 )
 
 
@@ -421,7 +421,7 @@ def hardware_fault(case: Case) -> Iterator[Finding]:
     if not is_nvidia(case) or case.torch.available or case.wsl:
         return
     xid, said = case.hit(_XID), case.hit(_BROKEN)
-    if said and re.search(r"code 43|d3cold|memtest|has been reset", said.line, re.IGNORECASE) and not case.cards("nvidia"):
+    if said and re.search(r"code 43|d3cold", said.line, re.IGNORECASE) and not case.cards("nvidia"):
         said = None
     failed = case.hit(_NO_START)
     none = case.hit(_NO_DEVICES)
