@@ -126,7 +126,7 @@ extras = matching(r"[A-Za-z0-9_.{},-]+", 'extras such as "device-{arch}"')
 run_flag = matching(r"--[a-z][A-Za-z0-9._=/:,@-]*( [A-Za-z0-9._/:-]+)?", 'a flag such as "--gpus=all"')
 image = matching(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9._-]+)?", 'an image such as "debian:bookworm-slim"')
 digest = matching(r"sha256:[0-9a-f]{64}", 'a digest such as "sha256:..."')
-group = matching(r"[a-z_][a-z0-9_-]*", "the name of a group")
+group = matching(r"[A-Za-z_][A-Za-z0-9_-]*", "the name of a group")
 
 
 def one_of(words: Iterable[str], what: str) -> Reader:

@@ -34,9 +34,9 @@ def image_files(
     """
     if plan.container is None:
         raise EnvkitError(f"{plan.scheme} has no image: {scheme.no_container}")
-    # A framework may need more than its backend's own template gives.
-    names = ["vendor"] if plan.framework_package.index == "vendor" else []
-    names += [f"{plan.backend_name}-{plan.framework_name}", plan.backend_name, "plain"]
+    # A framework may need more, or other things, than its backend's own template gives.
+    vendor = plan.framework_package.index == "vendor"
+    names = [f"{plan.backend_name}-{plan.framework_name}", *(["vendor"] if vendor else []), plan.backend_name, "plain"]
     template = next(each for name in names if templates.exists(each := f"dockerfile/{name}.Dockerfile.j2"))
     managed = platform is not None and bool(platform.python) and platform.python != plan.python
     dockerfile = templates.render(
@@ -45,18 +45,42 @@ def image_files(
         scheme=scheme,
         base=plan.container.base + (f"@{plan.container.digest}" if plan.container.digest else ""),
         managed_python=managed,
-        system_packages=["ca-certificates"] if managed else ["ca-certificates", "python3"],
+        # Debian 13's base may come without the package that makes users.
+        system_packages=["ca-certificates", "passwd", *([] if managed else ["python3"])],
         site=f"/opt/venv/lib/python{plan.python}/site-packages",
         prune=prune,
+        more=[package.requirement for package in plan.packages if package.index != "vendor"],
         labels=labels_of(plan, scheme),
+        run_lines=run_lines(plan, _ARGUMENTS.get(plan.framework_name, "")),
     )
     install = installation(Sources(), plan, partners=partners)
-    return {
+    files = {
         f"{plan.scheme}/Dockerfile": dockerfile,
         f"{plan.scheme}/plan/plan.json": json.dumps(plans.to_document(plan), indent=2, ensure_ascii=False) + "\n",
-        f"{plan.scheme}/plan/pyproject.toml": install.project,
         f"{plan.scheme}/plan/constraints.txt": install.constraints,
     }
+    # What lies ready in a vendor's image is not installed.
+    return files if vendor else {**files, f"{plan.scheme}/plan/pyproject.toml": install.project}
+
+
+# What belongs behind the name of an image that starts a program, not a shell.
+_ARGUMENTS = {"llamacpp": "--run -m /models/MODEL.gguf --n-gpu-layers 99"}
+
+
+def run_lines(plan: Plan, arguments: str = "") -> list[str]:
+    """The command that starts a container of the plan's image with its devices, in lines that can be pasted."""
+    words = ["docker run --rm -it", *plan.run_flags]
+    words += [f'--group-add "$(getent group {name} | cut -d: -f3)"' for name in (plan.container.groups if plan.container else ())]
+    words += ["--volume=MODELS:/models"] if arguments else []
+    words.append(f"envkit/{plan.scheme} {arguments}".rstrip())
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + len(word) < 110:
+            lines[-1] += f" {word}"
+        else:
+            lines[-1] += " \\"
+            lines.append(f"    {word}")
+    return lines
 
 
 def labels_of(plan: Plan, scheme: Scheme) -> dict[str, str]:

@@ -49,7 +49,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         newline_sequence="\n",
     )
-    environment.filters.update(shell=shell, quoted=quoted, scalar=scalar, yaml=yaml)
+    environment.filters.update(shell=shell, quoted=quoted, scalar=scalar, yaml=yaml, comment=comment)
     return environment
 
 
@@ -68,6 +68,12 @@ def scalar(value: Any) -> str:
     """A value as YAML on one line; what looks like an expression of Ansible's is marked as plain text."""
     mark = "!unsafe " if isinstance(value, str) and _EXPRESSION.search(value) else ""
     return mark + _UNPRINTABLE.sub(lambda found: f"\\U{ord(found[0]):08x}", json.dumps(value, ensure_ascii=False))
+
+
+def comment(text: str, mark: str = "", width: int = 120) -> str:
+    """`text` as lines that start with "# ", the first with `mark` besides."""
+    lines = textwrap.wrap(" ".join(text.split()), width - 2 - len(mark), break_long_words=False, break_on_hyphens=False) or [""]
+    return "\n".join(f"# {mark if number == 0 else ' ' * len(mark)}{line}" for number, line in enumerate(lines))
 
 
 def yaml(value: Any, indent: int = 0, width: int = 120) -> str:

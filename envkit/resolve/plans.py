@@ -93,7 +93,8 @@ def packages(candidate: Candidate, target: Target, matrix: Matrix, offers: Offer
         text = companion_version(matrix, candidate, name, offers)
         if text is not None:
             found.append(Package(name=name, version=text, index=index, extras=extras if name in build.extras_of else ""))
-    for name in framework.default_packages:
+    # What comes by a vendor's own way comes with the libraries that the vendor tested beside it.
+    for name in framework.default_packages if index != "vendor" else ():
         text = pin(matrix, name, release, candidate.python, candidate.platform)
         if text is not None and name not in {package.name for package in found}:
             found.append(Package(name=name, version=text, index="pypi"))

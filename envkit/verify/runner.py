@@ -211,7 +211,7 @@ def verify_image(
     aim = aim_at_plan(plan)
     checked = judge_image(facts, aim.digest)
     name = f"envkit-verify-{os.getpid()}-{os.urandom(4).hex()}"
-    flags = list(plan.run_flags)
+    flags = flags_here(plan)
     if not any(flag.startswith(("--net", "--network")) for flag in flags):
         flags.append("--network=none")  # a proof needs no network, and a container without one starts faster
     argv = ["docker", "run", "--rm", f"--name={name}", *flags, f"--entrypoint={IMAGE_PYTHON}", image]
@@ -221,11 +221,33 @@ def verify_image(
     finally:
         # --rm has done it already when all went well. After a time-out or Ctrl-C it is this that ends the container.
         run(["docker", "rm", "--force", name], limit=30.0)
-    if ended.returncode == 125 and parse_probe_output(ended.stdout) is None:
+    unstarted = ended.returncode == 125 or "error gathering device information" in ended.stderr
+    if unstarted and parse_probe_output(ended.stdout) is None:
         raise Unavailable(f"the container could not be started: {_docker_said(ended.stderr)}", hint=_start_hint(ended.stderr))
     if ended.returncode in (126, 127) and parse_probe_output(ended.stdout) is None:
         raise UsageError(f"{image} has no Python at {IMAGE_PYTHON}", hint="verify takes images that `envkit build` made")
     return _proof(ended, aim, host=f"docker://{image}", limit=limit, extra=[checked])
+
+
+def flags_here(plan: Plan) -> list[str]:
+    """The plan's run flags as they are right on this machine: with its numbers of the device groups.
+
+    What computes on the CPU where there is no card is not kept from it by the want of the card's device files.
+    """
+    flags = []
+    for flag in plan.run_flags:
+        node = flag.removeprefix("--device=").partition(":")[0] if flag.startswith("--device=") else ""
+        if not (node and plan.device.lower() == "cpu" and not Path(node).exists()):
+            flags.append(flag)
+    for name in plan.container.groups if plan.container else ():
+        try:
+            import grp
+
+            # A name would mean the group that the image has under it, with another number.
+            flags.append(f"--group-add={grp.getgrnam(name).gr_gid}")
+        except (ImportError, KeyError):
+            continue
+    return flags
 
 
 def _engine_answered(ended: Completed) -> None:

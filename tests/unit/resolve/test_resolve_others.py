@@ -257,6 +257,7 @@ def test_the_driver_of_gaudi_is_of_the_release(matrix: Matrix, driver: str, soft
     plan = planned(matrix, Wish(), machine("habana", "Gaudi 2", driver=driver))
     assert (plan.backend_version, plan.framework_version, str(plan.verdict)) == (software, torch, verdict)
     assert plan.framework_package.index == "vendor"
+    assert {package.index for package in plan.packages} == {"vendor"}, "its image has the libraries that were tested with it"
     assert plan.container is not None
     assert plan.container.base.endswith(f"{software}/ubuntu22.04/habanalabs/pytorch-installer-{torch}:latest")
 

@@ -9,8 +9,9 @@ import dis
 import json
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import CodeType
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,17 @@ from envkit.errors import InvalidFile, Unavailable, UsageError
 from envkit.model import Backend, Container, Os, Package, Plan, Scheme, Verdict
 from envkit.process import Completed
 from envkit.verify import aim_at_plan, aim_at_scheme, image_name, probe, verify_host, verify_image, verify_venv
-from envkit.verify.runner import Image, host_command, judge_image, pack, packed_probe, recorded_plan, slim, venv_python
+from envkit.verify.runner import (
+    Image,
+    flags_here,
+    host_command,
+    judge_image,
+    pack,
+    packed_probe,
+    recorded_plan,
+    slim,
+    venv_python,
+)
 
 PROBE = Path(probe.__file__)
 
@@ -297,6 +308,27 @@ def test_an_image_is_run_with_its_plans_flags_and_its_container_removed() -> Non
     assert run.asked[-1] == ["docker", "rm", "--force", name]
 
 
+def test_groups_are_handed_in_by_the_number_they_have_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    grp = pytest.importorskip("grp", reason="only POSIX has groups")
+    numbers = {"render": 992}
+    monkeypatch.setattr(grp, "getgrnam", lambda name: SimpleNamespace(gr_gid=numbers[name]))
+    container = Container(platform="debian-12", base="debian:bookworm-slim", groups=("render", "nobody-has-it"))
+    plan = replace(PLAN, container=container, run_flags=("--device=/dev/kfd",))
+    assert flags_here(plan) == ["--device=/dev/kfd", "--group-add=992"]
+
+
+@pytest.mark.parametrize(
+    ("device", "flags", "left"),
+    [
+        ("CPU", ("--device=/dev/null", "--device=/dev/no-such-node"), ["--device=/dev/null"]),
+        ("CPU", ("--device=/dev/no-such-node:/dev/dri", "--ipc=host"), ["--ipc=host"]),
+        ("cuda", ("--device=/dev/no-such-node",), ["--device=/dev/no-such-node"]),
+    ],
+)
+def test_what_computes_on_the_cpu_needs_no_device_file(device: str, flags: tuple[str, ...], left: list[str]) -> None:
+    assert flags_here(replace(PLAN, device=device, run_flags=flags)) == left
+
+
 def test_a_container_is_removed_however_it_ends() -> None:
     class Interrupted(Told):
         def __call__(self, argv: Sequence[str], *, limit: float = 30.0) -> Completed:
@@ -378,6 +410,20 @@ def test_label_and_plans_are_one(label: str, wanted: str, outcome: str) -> None:
             Unavailable,
             'the container could not be started: could not select device driver "" with capabilities.',
             "install the NVIDIA Container Toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker",
+        ),
+        (
+            engine(
+                probe=ended(
+                    127,
+                    "",
+                    "docker: Error response from daemon: error gathering device information while adding custom device"
+                    ' "/dev/kfd": no such file or directory',
+                )
+            ),
+            Unavailable,
+            "the container could not be started: Error response from daemon: error gathering device information while adding"
+            ' custom device "/dev/kfd": no such file or directory',
+            "the device is not on this machine, or its driver is not loaded: envkit detect",
         ),
         (
             engine(probe=ended(127, "", "exec: /opt/venv/bin/python: not found")),

@@ -714,3 +714,34 @@ def test_a_watchdog_that_crashes_is_no_crash_of_the_framework() -> None:
     found = probe.broken(gone(crash), False, -11, 1.0)
     assert found is not None
     assert found["detail"].startswith("the process was ended by signal SIGSEGV while importing torch")
+
+
+@pytest.mark.parametrize(
+    ("pin", "have", "outcome"),
+    [
+        ("2.9.0", "2.9.0", "passed"),
+        ("2.9.0", "2.9.0+hpu.1.23.0", "passed"),
+        ("2.9.0", "2.9.0a0+git1234567", "passed"),
+        ("2.9.0", "2.9.1+hpu.1.23.0", "failed"),
+        ("2.9.0+musa5", "2.9.0", "failed"),
+        ("2.9.0+musa5", "2.9.0+musa5", "passed"),
+    ],
+)
+def test_a_vendors_own_build_may_mark_its_version(pin: str, have: str, outcome: str) -> None:
+    wanted = {"name": "torch", "version": pin, "index": "vendor"}
+    assert judge_versions([wanted], {"torch": [have]})[0] == outcome
+    if have != pin:
+        assert judge_versions([{**wanted, "index": "pypi"}], {"torch": [have]})[0] == "failed"
+
+
+def test_what_takes_a_driver_to_be_imported_is_left_alone_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torch_npu.py").write_text("raise ImportError('libhccl.so: cannot open shared object file')\n", encoding="utf-8")
+    (tmp_path / "torchvisor.py").write_text("", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    expect = {
+        "framework": {"name": "torch"},
+        "packages": [{"name": "torch-npu", "version": "2.12.0"}, {"name": "torchvisor", "version": "1.0"}],
+    }
+    assert probe.load_companions(expect, True) == ["torchvisor"]
+    with pytest.raises(probe.InWords, match="torch_npu cannot be imported: ImportError: libhccl"):
+        probe.load_companions(expect)
