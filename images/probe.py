@@ -384,6 +384,14 @@ def framework_pin(expect: Document, framework: str) -> Document:
     return (own + named + [{}])[0]
 
 
+def same_version(package: Document, have: str) -> bool:
+    """Whether the installed version is the pinned one. A vendor's own build marks its version as it likes: 2.9.0a0+git1a2b."""
+    wanted = normal(package["version"])
+    if package.get("index") == "vendor" and "+" not in package["version"]:
+        return normal(have.split("+")[0]) in (wanted, wanted + "a0")
+    return normal(have) == wanted
+
+
 def judge_versions(wanted: Sequence[Document], have: Dict[str, List[str]]) -> Answer:
     """Whether each package is there in the pinned version, its local part included."""
     faults = []
@@ -392,7 +400,7 @@ def judge_versions(wanted: Sequence[Document], have: Dict[str, List[str]]) -> An
         versions = have.get(name, [])
         if not versions:
             faults.append("%s is not installed, the plan wants %s" % (name, version))
-        elif normal(versions[0]) != normal(version):
+        elif not same_version(package, versions[0]):
             faults.append("the plan wants %s %s, this environment has %s" % (name, version, versions[0]))
         elif len(versions) > 1:
             faults.append("%s is installed more than once: %s" % (name, ", ".join(versions)))
@@ -473,8 +481,24 @@ def load_plugins(expect: Document, backend: str) -> List[str]:
     return loaded
 
 
-def load_companions(expect: Document) -> List[str]:
-    """The names of the plan's other packages, each imported where it is a module: a mismatched one breaks at import."""
+# Modules that load their vendor's libraries when they are imported, which is in vain where no driver is.
+NEEDING_DRIVERS = (
+    "habana_frameworks",
+    "torch_directml",
+    "torch_mlu",
+    "torch_musa",
+    "torch_neuronx",
+    "torch_npu",
+    "torch_tpu",
+    "torch_xla",
+)
+
+
+def load_companions(expect: Document, on_cpu: bool = False) -> List[str]:
+    """The names of the plan's other packages, each imported where it is a module: a mismatched one breaks at import.
+
+    With `on_cpu` those are left alone that take a driver to be imported.
+    """
     import importlib
     import importlib.util
 
@@ -482,7 +506,7 @@ def load_companions(expect: Document) -> List[str]:
     loaded = []
     for package in pins(expect):
         name = package["name"].replace("-", "_")
-        if name == top or not importlib.util.find_spec(name):
+        if name == top or (on_cpu and name in NEEDING_DRIVERS) or not importlib.util.find_spec(name):
             continue
         try:
             importlib.import_module(name)
@@ -1400,10 +1424,11 @@ def judge_build(expect: Document, facts: Document) -> Answer:
     backend, wanted = part(expect, "backend", "name"), part(expect, "backend", "version")
     title = TITLES.get(backend, backend)
     has = build_words(facts)
-    pinned = next((p["version"] for p in pins(expect) if p["name"] == "torch"), "")
+    pin = framework_pin(expect, "torch")
+    pinned = pin.get("version", "")
     # A build from PyPI has no local part in its metadata but shows one when imported.
     shown = facts["version"] if "+" in pinned else facts["version"].split("+")[0]
-    if pinned and normal(shown) != normal(pinned):
+    if pinned and not same_version(pin, shown):
         return FAILED, "the plan wants torch %s, the torch that is imported says %s (built for %s)" % (
             pinned,
             facts["version"],
@@ -2416,7 +2441,7 @@ def first_task(task: Document, emit: Emit) -> None:
 
     def importing() -> Answer:
         held["module"] = load_framework(expect, measured)
-        others = load_plugins(expect, backend) + load_companions(expect)
+        others = load_plugins(expect, backend) + load_companions(expect, task["on_cpu"])
         words = "%s %s in %.2f s" % (framework.name, measured[framework.name], measured["import_seconds"])
         return PASSED, words + "".join(", " + name for name in dict.fromkeys(others))
 
