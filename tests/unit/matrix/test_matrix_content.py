@@ -52,7 +52,10 @@ def test_the_containers_of_schemes(matrix: Matrix) -> None:
         "linux-cpu": ((), ()),
         "linux-cuda": (("--gpus=all",), ()),
         "linux-rocm": (("--device=/dev/kfd", "--device=/dev/dri"), ("render", "video")),
-        "linux-rocm-llamacpp": (("--device=/dev/kfd", "--device=/dev/dri"), ()),  # its image has no such groups
+        "linux-rocm-llamacpp": (
+            ("--device=/dev/kfd", "--device=/dev/dri"),
+            ("render", "video"),
+        ),  # the machine's groups: they are handed in by number
         "linux-xpu": (("--device=/dev/dri",), ("render",)),
     }
     assert {name: containers[name] for name in expected} == expected
