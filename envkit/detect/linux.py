@@ -315,6 +315,24 @@ def evidence(raw: Raw) -> dict[str, Any]:
             found[f"/sys/class/dmi/id/{name}"] = raw.file(f"/sys/class/dmi/id/{name}").strip()
     if raw.marked("/.dockerenv") and not container(raw):
         found["/.dockerenv"] = "left over from an image; this is no container"
+    found["dkms status"] = "\n".join(raw.texts("settings", "dkms"))
+    found["/etc/modprobe.d"] = "\n".join(raw.texts("settings", "modprobe"))
+    found["ls /etc/cdi /var/run/cdi"] = "\n".join(raw.texts("settings", "cdi"))
+    if raw.tables("pci"):
+        found["ls /etc/OpenCL/vendors"] = "\n".join(raw.texts("settings", "opencl"))
+    found["ls $LD_LIBRARY_PATH"] = "\n".join(
+        f"{folder}/{name}" for folder in raw.table("library_path") for name in raw.texts("library_path", folder)
+    )
+    if is_wsl(raw):
+        # Here the driver's libraries come from Windows; another one first on the path is news.
+        found["ls -l libcuda.so*"] = "\n".join(line for line in raw.texts("libraries") if "/libcuda" in line)
+    for command in ("prime-select query", "envycontrol --query", "supergfxctl --get"):
+        answer = raw.tool(command, exact=True)
+        if answer and answer.ok:
+            found[command] = answer.said
+    journal = raw.tool("journalctl")
+    if journal and journal.ok and services(raw).get("nvidia-fabricmanager", "active") != "active":
+        found["journalctl -u nvidia-fabricmanager"] = journal.said
     for command in ("systemctl show", "rpm", "powershell"):
         answer = raw.tool(command)
         if answer and not answer.ok:

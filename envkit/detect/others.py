@@ -8,6 +8,7 @@ from envkit.detect.catalogue import arch_of_name, product
 from envkit.detect.raw import Found, Raw, Seen
 from envkit.model import DriverFacts, Gpu
 
+_TOOLS = ("hl-smi", "cnmon", "mthreads-gmi", "neuron-ls")
 _OWN_MODULE = ("nvidia", "amd", "intel", "apple", "huawei")
 
 
@@ -18,7 +19,17 @@ def read(raw: Raw, devices: Sequence[Seen]) -> Found:
     shown = [device.driver_version for device in devices if device.vendor not in _OWN_MODULE]
     kernel = next((version for version in versions + shown if version), "")
     vendor = next((gpu.vendor for gpu in gpus if gpu.vendor), "")
-    return Found(vendor=vendor, gpus=gpus, driver=DriverFacts(kernel=kernel))
+    return Found(vendor=vendor, gpus=gpus, driver=DriverFacts(kernel=kernel), evidence=_evidence(raw))
+
+
+def _evidence(raw: Raw) -> dict[str, str]:
+    """What the vendors' own tools say when they fail; what they show else is in the facts already."""
+    found = {}
+    for tool in _TOOLS:
+        answer = raw.tool(tool)
+        if answer and not answer.ok:
+            found[answer.command] = answer.said
+    return found
 
 
 def _gpu(device: Seen) -> Gpu:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from envkit.detect import amd, apple, ascend, intel, linux, macos, nvidia, others, releases, windows
+from envkit.detect import amd, apple, ascend, inside, intel, linux, macos, nvidia, others, releases, windows
 from envkit.detect.catalogue import product
 from envkit.detect.excerpts import Privacy
 from envkit.detect.raw import Found, Raw, Seen, first_match
@@ -90,6 +90,7 @@ def _evidence(raw: Raw, system: str, found: Sequence[Found]) -> dict[str, str]:
     twice = _installed_twice(raw)
     if twice:
         evidence["sys.path"] = twice
+    evidence.update(inside.evidence(raw))
     faults = raw.texts("faults")
     if faults:
         evidence["envkit detect"] = "\n".join(faults)
@@ -141,11 +142,19 @@ def _installed_twice(raw: Raw) -> str:
     for name, version, folder in _distributions(raw):
         if name.startswith(("torch", "numpy", "onnxruntime", "triton")):
             places.setdefault(name, []).append(f"{version} in {folder}")
+    # A torch that nobody's record tells of, such as one on PYTHONPATH.
+    told = {row[2] for row in _distributions(raw) if row[0] == "torch"}
+    unrecorded = [folder for folder in raw.texts("python", "torch_folders") if folder not in told]
+    if unrecorded and (told or len(unrecorded) > 1):
+        places.setdefault("torch", []).extend(f"without a record in {folder}" for folder in unrecorded)
     return "\n".join(f"{name}: {', '.join(found)}" for name, found in places.items() if len(found) > 1)
 
 
 def torch(raw: Raw) -> dict[str, Any]:
     """What torch's own version file says of the build; nothing is imported."""
+    ran = inside.torch(raw)
+    if ran.get("version"):
+        return ran
     text = raw.text("python", "torch_version_py")
     version = first_match(r"^__version__\s*(?::[^=]*)?=\s*['\"]([^'\"]+)['\"]", text)
     if not version:
@@ -155,4 +164,4 @@ def torch(raw: Raw) -> dict[str, Any]:
         value = re.search(rf"(?m)^{name}\s*(?::[^=]*)?=\s*(None|['\"]([^'\"]*)['\"])", text)
         if value:
             found[name] = value[2] or ""
-    return found
+    return found | ran

@@ -136,6 +136,21 @@ _UNIT_FOLDERS = ["/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd
 # Vendors whose devices count whatever class they claim: Habana, Cambricon, Google, Tenstorrent, Enflame.
 _ALWAYS = {"0x1da3", "0xcabc", "0x1ae0", "0x1e52", "0x1e36"}
 
+# Each tells what its vendor's driver sees; those without a parser are kept for what they say when they fail.
+_VENDOR_TOOLS = [
+    ["rocminfo"],
+    ["amd-smi", "static", "--json"],
+    ["xpu-smi", "discovery", "-j"],
+    ["npu-smi", "info"],
+    ["hl-smi"],
+    ["cnmon"],
+    ["mthreads-gmi"],
+    ["neuron-ls"],
+    ["prime-select", "query"],
+    ["envycontrol", "--query"],
+    ["supergfxctl", "--get"],
+]
+
 # Newest first: an older nvidia-smi refuses the whole query for one column that it does not know.
 _NVIDIA_QUERIES = [
     "index,name,pci.bus_id,pci.device_id,driver_version,memory.total,mig.mode.current,compute_cap",
@@ -165,10 +180,12 @@ $control = 'HKLM:\SYSTEM\CurrentControlSet\Control'
 $size = @{ Name = 'Memory'; Expression = { $_.PSObject.Properties['HardwareInformation.qwMemorySize'].Value } }
 $registry = @(Get-ItemProperty "$control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}\0*" |
   Select-Object -Property ('DriverDesc', 'DriverVersion', 'MatchingDeviceId', $size))
+$long = (Get-ItemProperty "$control\FileSystem").LongPathsEnabled
+$runtime = (Get-ItemProperty 'HKLM:\SOFTWARE\Microsoft\VisualStudio\14.0\VC\Runtimes\X64').Version
 $secure = (Get-ItemProperty "$control\SecureBoot\State").UEFISecureBootEnabled
 $cpus = (Get-CimInstance Win32_ComputerSystem).NumberOfLogicalProcessors
 $told = @{ os = $system; video = $video; drivers = $drivers; pnp = $plugged; registry = $registry }
-$told += @{ secure_boot = $secure; cpus = $cpus }
+$told += @{ secure_boot = $secure; cpus = $cpus; long_paths = $long; vc_runtime = "$runtime" }
 $told | ConvertTo-Json -Depth 4 -Compress
 """
 
@@ -247,7 +264,7 @@ def tool_environment() -> Dict[str, str]:
     return env
 
 
-def run_tool(argv: List[str], limit: float) -> Optional[Json]:
+def run_tool(argv: List[str], limit: float, env: Optional[Dict[str, str]] = None) -> Optional[Json]:
     """How a tool ended within `limit` seconds; it and all it started are killed then. None: no such program."""
     import subprocess
     import threading
@@ -258,7 +275,7 @@ def run_tool(argv: List[str], limit: float) -> Optional[Json]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=tool_environment(),
+            env=tool_environment() if env is None else env,
             start_new_session=os.name == "posix",
         )
     except (OSError, ValueError) as fault:
@@ -510,6 +527,64 @@ def read_libraries(files: Files) -> List[str]:
     return found[:_LIST_LIMIT]
 
 
+def read_library_path(files: Files) -> Json:
+    """What of the vendors' libraries lies in the folders that LD_LIBRARY_PATH puts first."""
+    pattern = re.compile(
+        r"lib(cuda|cudart|cudnn\w*|cublas\w*|nccl|nvidia-ml|amdhip64|hsa-runtime64|ze_loader|sycl|ascendcl|hccl|stdc\+\+|c10|torch)\.so"
+    )
+    found = {}
+    for folder in [part for part in os.environ.get("LD_LIBRARY_PATH", "").split(":") if part.startswith("/")][:40]:
+        names = [name for name in files.names(folder) if pattern.match(name)]
+        if names:
+            found[folder] = names[:40]
+    return found
+
+
+def read_settings(files: Files) -> Json:
+    """What this machine was told of its drivers: modules built by DKMS, module options, CDI specifications, OpenCL's list."""
+    found: Json = {"dkms": read_dkms(files), "modprobe": [], "cdi": [], "opencl": []}
+    about = re.compile(r"\s*(blacklist|options|install|alias|softdep)\s+(nvidia|nouveau|nova|amdgpu|radeon|i915|xe|habanalabs)\b")
+    for folder in ("/usr/lib/modprobe.d", "/lib/modprobe.d", "/etc/modprobe.d"):
+        for name in files.names(folder):
+            for line in (files.text(folder + "/" + name) or "").splitlines() if name.endswith(".conf") else ():
+                if about.match(line):
+                    found["modprobe"].append(folder + "/" + name + ": " + line.strip()[:200])
+    for folder in ("/etc/cdi", "/var/run/cdi"):
+        for name in files.names(folder):
+            kind = re.search(r"\bkind\"?:\s*\"?([\w./-]+)", files.text(folder + "/" + name) or "")
+            found["cdi"].append(folder + "/" + name + (": " + kind.group(1) if kind else ""))
+    found["opencl"] = files.names("/etc/OpenCL/vendors")
+    release = files.word("/proc/sys/kernel/osrelease")
+    if release and files.names("/lib/modules/" + release):
+        found["headers"] = bool(files.names("/lib/modules/" + release + "/build"))
+    return found
+
+
+def read_dkms(files: Files) -> List[str]:
+    """The state of DKMS in the words of `dkms status`, from its own folders."""
+    found = []
+    for module in files.names("/var/lib/dkms"):
+        if not re.match(r"(nvidia|amdgpu|intel-i915|i915|xe|habanalabs)", module):
+            continue
+        for version in files.names("/var/lib/dkms/" + module):
+            if version.startswith("kernel-"):
+                continue
+            base = "/var/lib/dkms/" + module + "/" + version
+            if not files.exists(base + "/source/dkms.conf"):
+                found.append("%s/%s: broken (no dkms.conf)" % (module, version))
+                continue
+            kernels = [name for name in files.names(base) if name not in ("source", "build") and files.names(base + "/" + name)]
+            for kernel in kernels:
+                for arch in files.names(base + "/" + kernel):
+                    if files.names(base + "/" + kernel + "/" + arch + "/module"):
+                        current = files.exists("/var/lib/dkms/%s/kernel-%s-%s" % (module, kernel, arch))
+                        state = "installed" if current else "built"
+                        found.append("%s/%s, %s, %s: %s" % (module, version, kernel, arch, state))
+            if not kernels:
+                found.append("%s/%s: added" % (module, version))
+    return found[:40]
+
+
 def read_toolkits(files: Files) -> Json:
     """Folders whose names tell the version of a system toolkit."""
     found: Json = {}
@@ -655,6 +730,7 @@ def read_python() -> Json:
     distributions: List[List[str]] = []
     seen: Set[str] = set()
     torch_text = None
+    torch_folders: List[str] = []
     for folder in sys.path:
         folder = folder or "."
         if folder in seen:
@@ -670,12 +746,14 @@ def read_python() -> Json:
             found = _distribution(os.path.join(folder, name))
             if found is not None:
                 distributions.append([found[0], found[1], folder])
-        if torch_text is None:
+        if "torch" in names:
             try:
                 with open(os.path.join(folder, "torch", "version.py"), encoding="utf-8", errors="replace") as stream:
-                    torch_text = stream.read(_FILE_LIMIT)
+                    text = stream.read(_FILE_LIMIT)
             except (OSError, ValueError):
-                pass
+                continue
+            torch_folders.append(folder)
+            torch_text = text if torch_text is None else torch_text
     bits = 64 if sys.maxsize > 2**32 else 32
     return {
         # A free-threaded build needs wheels of its own; its tag ends in "t".
@@ -685,7 +763,29 @@ def read_python() -> Json:
         "bits": bits,
         "distributions": distributions[:_LIST_LIMIT],
         "torch_version_py": torch_text,
+        "torch_folders": torch_folders,
+        "user_site": _user_site(),
+        "plan": _recorded_plan(),
     }
+
+
+def _user_site() -> str:
+    """The user's own folder of packages, where this interpreter looks into it; "" where it does not."""
+    site = sys.modules.get("site")
+    if site is None or not getattr(site, "ENABLE_USER_SITE", False):
+        return ""
+    folder = str(getattr(site, "USER_SITE", "") or "")
+    return folder if folder in sys.path else ""
+
+
+def _recorded_plan() -> List[str]:
+    """What envkit noted beside an environment of its making: name==version, the framework among them."""
+    try:
+        with open(os.path.join(sys.prefix, "envkit", "plan.json"), encoding="utf-8") as stream:
+            packages = json.loads(stream.read(1 << 20)).get("packages", [])
+        return ["%s==%s" % (each["name"], each["version"]) for each in packages][:50]
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        return []
 
 
 def _distribution(path: str) -> Optional[Tuple[str, str]]:
@@ -733,6 +833,255 @@ def read_libc() -> str:
         return ""
 
 
+# ---- inside the Python in question -------------------------------------------------------------------------------
+#
+# What only an import tells is asked in a process of its own: some versions crash inside is_available(), others hang there.
+
+_LOADED = re.compile(
+    r"lib(cuda|cudart|cudnn|cublas|cublasLt|cupti|nvrtc|nccl|nvidia-ml|amdhip64|hsa-runtime64|rccl|MIOpen|ze_loader|ze_intel_gpu|"
+    r"sycl|ur_loader|OpenCL|hccl|ascendcl|gomp|omp|iomp5|stdc\+\+)(_[\w.]+)?(-[0-9a-f]+)?\.so"
+)
+
+
+def look_inside(limit: float) -> None:
+    """Prints what this interpreter and its torch are, a marked line a step, each before the next one may crash."""
+    import signal
+
+    if hasattr(signal, "alarm"):
+        signal.alarm(int(limit) + 2)  # ends it even where nobody is left to do so
+
+    def tell(**found: Any) -> None:
+        sys.stdout.write("\n" + MARK + json.dumps(found, ensure_ascii=True) + "\n")
+        sys.stdout.flush()
+
+    python = read_python()
+    tell(python=python)
+    names = {re.sub(r"[-_.]+", "-", row[0]).lower() for row in python["distributions"]}
+    if python["torch_folders"] or "torch" in names:
+        _look_into_torch(tell, names)
+    if any(name.startswith("onnxruntime") for name in names):
+        tell(begin="import onnxruntime")
+        tell(onnxruntime=_tried(_onnxruntime_providers))
+    tell(end=True)
+
+
+def _look_into_torch(tell: Callable[..., None], names: Set[str]) -> None:
+    tell(begin="import torch")
+    try:
+        any_torch: Any = __import__("torch")
+    except BaseException as fault:  # SystemExit too: some packages end the process when a library is missing
+        tell(error=["import torch", _described(fault)])
+        return
+    version = getattr(any_torch, "version", None)
+    told: Json = {"version": str(any_torch.__version__), "file": str(getattr(any_torch, "__file__", "") or "")}
+    for name in ("cuda", "hip", "xpu"):
+        told[name] = str(getattr(version, name, None) or "")
+    tell(torch=told)
+    flags = getattr(getattr(any_torch, "_C", None), "_cuda_getArchFlags", None)
+    archs = _tried(flags) if flags else [None, ""]
+    if isinstance(archs[0], str):
+        tell(torch={"arch_list": archs[0].split()})
+    if told["cuda"] or told["hip"]:
+        _look_at_devices(tell, any_torch.cuda, "torch.cuda")
+    elif told["xpu"] or (hasattr(any_torch, "xpu") and "+xpu" in told["version"]):
+        _look_at_devices(tell, any_torch.xpu, "torch.xpu")
+    elif sys.platform == "darwin":
+        tell(begin="torch.backends.mps.is_available()")
+        for name in ("is_built", "is_available"):
+            answer = _tried(getattr(any_torch.backends.mps, name))
+            tell(torch={"available" if name == "is_available" else "mps_built": bool(answer[0])})
+    else:
+        tell(torch={"available": False, "device_count": 0, "device_names": []})
+    if "numpy" in names:
+        tell(begin="torch.zeros(1).numpy()")
+        answer = _tried(lambda: str(any_torch.zeros(1).numpy()))
+        if answer[1]:
+            tell(error=["torch.zeros(1).numpy()", answer[1]])
+    tell(libraries=_loaded_libraries())
+    for name in ("torchvision", "torchaudio"):
+        if name in names:
+            tell(begin="import " + name)
+            answer = _tried(lambda name=name: str(__import__(name).__version__))  # type: ignore[misc]
+            if answer[1]:
+                tell(error=["import " + name, answer[1]])
+
+
+def _look_at_devices(tell: Callable[..., None], module: Any, name: str) -> None:
+    tell(begin=name + ".is_available()")
+    answer = _tried(module.is_available)
+    tell(torch={"available": bool(answer[0])})
+    if answer[1]:
+        tell(error=[name + ".is_available()", answer[1]])
+    tell(begin=name + ".device_count()")
+    count = _tried(module.device_count)
+    if isinstance(count[0], int):
+        tell(torch={"device_count": count[0]})
+    if not answer[0]:
+        # is_available() swallows the reason; this one says it.
+        tell(begin=name + ".init()")
+        reason = _tried(lambda: module.init())
+        if reason[1]:
+            tell(error=[name + ".init()", reason[1]])
+        return
+    tell(begin=name + ".get_device_name()")
+    titles = _tried(lambda: [str(module.get_device_name(at)) for at in range(int(count[0] or 0))])
+    if titles[0] is not None:
+        tell(torch={"device_names": titles[0]})
+    if titles[1]:
+        tell(error=[name + ".get_device_name()", titles[1]])
+
+
+def _onnxruntime_providers() -> Any:
+    module: Any = __import__("onnxruntime")
+    return {"version": str(module.__version__), "providers": [str(each) for each in module.get_available_providers()]}
+
+
+def _tried(work: Callable[[], Any]) -> List[Any]:
+    """The result and "", or None and the error."""
+    try:
+        return [work(), ""]
+    except BaseException as fault:
+        return [None, _described(fault)]
+
+
+def _described(fault: BaseException) -> str:
+    import traceback
+
+    lines = traceback.format_exception(type(fault), fault, fault.__traceback__)
+    return "".join(lines)[-3000:].strip()
+
+
+def _loaded_libraries() -> List[str]:
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as stream:
+            text = stream.read(1 << 23)
+    except OSError:
+        return []
+    paths = sorted({line.split(None, 5)[5] for line in text.splitlines() if len(line.split(None, 5)) == 6})
+    return [path for path in paths if _LOADED.match(os.path.basename(path))][:_LIST_LIMIT]
+
+
+def ask_inside(wish: Json, run: Any = None) -> Json:
+    """What the interpreter in question says: the first of `pythons` that is there, else the first one on PATH with torch.
+
+    `pythons` are paths, or patterns of them; "strict" says that nothing else counts. Where nothing answers, it is this one.
+    """
+    import glob
+
+    limit = float(wish.get("limit") or 60.0)
+    until = time.monotonic() + limit
+    named = [path for each in wish.get("pythons") or [] for path in (sorted(glob.glob(each)) if "*" in each else [each])]
+    for path in named:
+        if os.path.exists(path):
+            return _ask_python(path, until, run)
+    if wish.get("strict"):
+        return {"missing": named}
+    for path in _pythons_on_path():
+        if not _may_have_torch(path):
+            continue
+        found = _ask_python(path, until, run)
+        python = found.get("python") or {}
+        if python.get("torch_folders"):
+            return found
+    own = read_python()
+    if own["torch_folders"] and sys.executable:
+        return _ask_python(sys.executable, until, run)
+    return {"python": own}
+
+
+def _pythons_on_path() -> List[str]:
+    found: Dict[str, str] = {}
+    names = ["python.exe"] if os.name == "nt" else ["python3", "python"]
+    for folder in [part for part in os.environ.get("PATH", "").split(os.pathsep) if part]:
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                if os.path.isfile(path) and os.access(path, os.X_OK) and os.path.getsize(path):
+                    # Environments share one interpreter, and differ by the folder that it is started from.
+                    found.setdefault(folder + os.path.realpath(path), path)
+            except OSError:
+                continue
+    return list(found.values())[:4]
+
+
+def _may_have_torch(path: str) -> bool:
+    """Whether torch lies where such an interpreter looks; True where that cannot be told from its place. Starts nothing."""
+    import glob
+
+    prefix = os.path.dirname(os.path.dirname(path))
+    if os.name == "nt":
+        prefix = os.path.dirname(path)
+        own = os.path.join(prefix if os.path.isdir(os.path.join(prefix, "Lib")) else os.path.dirname(prefix), "Lib")
+        libraries = [own] if os.path.isdir(own) else []
+    else:
+        libraries = glob.glob(os.path.join(prefix, "lib*", "python3*"))
+    if not libraries:
+        return True  # a wrapper, which starts another one
+    folders = [os.path.join(library, name) for library in libraries for name in ("site-packages", "dist-packages")]
+    folders += [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    if prefix == "/usr":
+        folders += glob.glob("/usr/local/lib/python3*/dist-packages")
+    folders += glob.glob(os.path.join(os.path.expanduser("~"), ".local/lib/python3*/site-packages"))
+    if any(os.path.isdir(os.path.join(folder, "torch")) for folder in folders):
+        return True
+    linked = [name for folder in folders for name in glob.glob(os.path.join(folder, "*.pth"))]
+    return any(not os.path.basename(name).startswith(("distutils-", "_virtualenv", "_envkit")) for name in linked)
+
+
+def _ask_python(path: str, until: float, run: Any = None) -> Json:
+    limit = max(1.0, until - time.monotonic())
+    env = dict(os.environ)
+    env["PYTHONFAULTHANDLER"] = "1"
+    env["PYTHONIOENCODING"] = "utf-8"
+    env["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    answer = (run or run_tool)([path, *_own_code(), "--inside", "%g" % limit], limit, env)
+    found: Json = {"asked": path, "torch": {}, "errors": []}
+    if answer is None:
+        found["errors"].append(["start", "no such program"])
+        return found
+    begun = ""
+    ended = False
+    for line in str(answer.get("stdout")).splitlines():
+        if not line.startswith(MARK):
+            continue
+        try:
+            told = json.loads(line[len(MARK) :])
+        except ValueError:
+            continue
+        if not isinstance(told, dict):
+            continue
+        begun = str(told.get("begin") or begun)
+        ended = ended or bool(told.get("end"))
+        if isinstance(told.get("torch"), dict):
+            found["torch"].update(told["torch"])
+        if told.get("error"):
+            found["errors"].append(told["error"])
+        for name in ("python", "libraries", "onnxruntime"):
+            if name in told:
+                found[name] = told[name]
+    found["stderr"] = str(answer.get("stderr"))[-8000:]
+    if not ended:
+        found["stopped"] = begun or "start"
+        found["code"] = answer.get("code")
+        found["timed_out"] = bool(answer.get("timed_out"))
+        found["limit"] = round(limit, 1)
+    return found
+
+
+def _own_code() -> List[str]:
+    """How another interpreter is given this very file: by its name, or where it has none, as text."""
+    source = globals().get("PROBE_SOURCE")
+    if source is None:
+        return [os.path.abspath(__file__)]
+    import base64
+    import zlib
+
+    return [
+        "-c",
+        "import base64,zlib;exec(zlib.decompress(base64.b64decode('%s')))" % base64.b64encode(zlib.compress(source)).decode(),
+    ]
+
+
 # ---- all together ------------------------------------------------------------------------------------------------
 
 
@@ -743,10 +1092,13 @@ class Jobs:
         self.deadline = deadline
         self.results: Json = {}
         self.faults: List[str] = []
-        self.threads: List[Tuple[str, Any]] = []
+        self.threads: List[Tuple[str, Any, float]] = []
 
-    def start(self, name: str, work: Callable[[], Any]) -> None:
-        """Starts `work`; its result is kept under `name`, but for the calls of tools, which are kept by themselves."""
+    def start(self, name: str, work: Callable[[], Any], more: float = 0.0) -> None:
+        """Starts `work`; its result is kept under `name`, but for the calls of tools, which are kept by themselves.
+
+        `more` are seconds that it may take beyond the deadline of the others.
+        """
         import threading
 
         def body() -> None:
@@ -758,25 +1110,46 @@ class Jobs:
                 self.faults.append("%s: %s: %s" % (name, type(fault).__name__, fault))
 
         thread = threading.Thread(target=body, daemon=True)
-        self.threads.append((name, thread))
+        self.threads.append((name, thread, self.deadline + more))
         thread.start()
 
     def finish(self) -> Json:
         """The results that came in time."""
-        for name, thread in self.threads:
-            thread.join(max(0.0, self.deadline + 0.4 - time.monotonic()))
+        for name, thread, deadline in sorted(self.threads, key=lambda each: each[2]):
+            thread.join(max(0.0, deadline + 0.4 - time.monotonic()))
             if thread.is_alive():
                 self.faults.append("%s: no answer in time" % name)
         return dict(self.results)
 
 
-def _same_for_all(raw: Json, jobs: Jobs) -> None:
+def _same_for_all(raw: Json, jobs: Jobs, inside: Optional[Json]) -> None:
     raw["env"] = read_environment()
     raw["processors"] = read_processors()
-    jobs.start("python", read_python)
+    if inside is None:
+        jobs.start("python", read_python)
+    else:
+        wish = inside
+        raw["names"] = read_names()
+        jobs.start("inside", lambda: ask_inside(wish), more=float(wish.get("limit") or 60.0))
 
 
-def read_linux(files: Files, tools: Tools, use_tools: bool) -> Json:
+def read_names() -> List[str]:
+    """What this user and this machine are called, so that it can be taken out of what is passed on."""
+    found = [os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME", "SUDO_USER", "HOSTNAME", "COMPUTERNAME")]
+    try:
+        import socket
+
+        found.append(socket.gethostname())
+        found.append(os.path.basename(os.path.expanduser("~")))
+        import pwd
+
+        found.append(pwd.getpwuid(os.getuid()).pw_name)
+    except (ImportError, KeyError, OSError, AttributeError):
+        pass
+    return sorted({name for name in found if name})
+
+
+def read_linux(files: Files, tools: Tools, use_tools: bool, inside: Optional[Json] = None) -> Json:
     """The raw document of a Linux machine."""
     raw: Json = {"format": FORMAT, "os": "linux"}
     jobs = Jobs(tools.deadline)
@@ -798,7 +1171,7 @@ def read_linux(files: Files, tools: Tools, use_tools: bool) -> Json:
     raw["identity"] = read_identity(files)
     raw["units"] = {unit: any(files.exists(folder + "/" + unit + ".service") for folder in _UNIT_FOLDERS) for unit in UNITS}
     raw["pci"] = pci = read_pci(files)
-    _same_for_all(raw, jobs)
+    _same_for_all(raw, jobs, inside)
     contained = bool({"/.dockerenv", "/run/.containerenv"} & set(raw["marks"])) or bool(raw["init_container"])
     # Files of a driver that hangs may hang too, so they are read aside.
     jobs.start("modules", lambda: read_modules(files))
@@ -808,6 +1181,8 @@ def read_linux(files: Files, tools: Tools, use_tools: bool) -> Json:
     jobs.start("nodes", lambda: read_nodes(files, contained))
     jobs.start("libraries", lambda: read_libraries(files))
     jobs.start("toolkits", lambda: read_toolkits(files))
+    jobs.start("library_path", lambda: read_library_path(files))
+    jobs.start("settings", lambda: read_settings(files))
     jobs.start("packages", lambda: read_packages(files))
     jobs.start("kernel_log", lambda: read_kernel_log(files))
     if use_tools:
@@ -823,12 +1198,16 @@ def _ask_linux_tools(raw: Json, pci: List[Json], files: Files, tools: Tools, job
     if tools.which("nvidia-smi"):
         jobs.start("ask nvidia-smi for devices", lambda: ask_nvidia(tools))
         jobs.start("ask nvidia-smi", lambda: ask_header(tools))
-    for command in (["rocminfo"], ["amd-smi", "static", "--json"], ["xpu-smi", "discovery", "-j"], ["npu-smi", "info"]):
+    for command in _VENDOR_TOOLS:
         if tools.which(command[0]):
             jobs.start("ask " + command[0], functools.partial(tools.ask, *command))
     if any(raw["units"].values()) and "/run/systemd/system" in raw["marks"]:
         units = [unit for unit in UNITS if raw["units"][unit]]
         jobs.start("ask systemctl", lambda: tools.ask("systemctl", "show", "--property=Id,ActiveState", *units, limit=3.0))
+        if "nvidia-fabricmanager" in units:
+            # `cat` leaves the host's name and the dates away.
+            journal = ("-u", "nvidia-fabricmanager", "-n", "15", "--no-pager", "-o", "cat")
+            jobs.start("ask journalctl", lambda: tools.ask("journalctl", *journal, limit=3.0))
     if not raw["libc"] and tools.which("ldd"):
         jobs.start("ask ldd", lambda: tools.ask("ldd", "--version", limit=3.0))
     if "0x10de" in vendors and not files.exists("/sys/module/nvidia"):
@@ -854,7 +1233,7 @@ def shell_arguments() -> List[str]:
     return ["-NoProfile", "-NonInteractive", "-EncodedCommand", code]
 
 
-def read_windows(files: Files, tools: Tools, use_tools: bool) -> Json:
+def read_windows(files: Files, tools: Tools, use_tools: bool, inside: Optional[Json] = None) -> Json:
     """The raw document of a Windows machine."""
     raw: Json = {"format": FORMAT, "os": "windows"}
     jobs = Jobs(tools.deadline)
@@ -865,7 +1244,7 @@ def read_windows(files: Files, tools: Tools, use_tools: bool) -> Json:
         raw["release"] = "%d.%d.%d" % tuple(getattr(found, "platform_version", found[:3])[:3])
         raw["product_type"] = getattr(found, "product_type", None)
     raw["machine"] = os.environ.get("PROCESSOR_ARCHITEW6432") or os.environ.get("PROCESSOR_ARCHITECTURE", "")
-    _same_for_all(raw, jobs)
+    _same_for_all(raw, jobs, inside)
     jobs.start("registry", read_registry)
     if use_tools:
         shell = (
@@ -927,16 +1306,26 @@ def read_registry() -> Json:
             secure = registry.QueryValueEx(key, "UEFISecureBootEnabled")[0]
     except OSError:
         pass
-    return {"adapters": adapters, "product_name": name, "secure_boot": secure}
+    found: Json = {"adapters": adapters, "product_name": name, "secure_boot": secure}
+    for word, place, value_name in (
+        ("long_paths", r"SYSTEM\CurrentControlSet\Control\FileSystem", "LongPathsEnabled"),
+        ("vc_runtime", r"SOFTWARE\Microsoft\VisualStudio\14.0\VC\Runtimes\X64", "Version"),
+    ):
+        try:
+            with registry.OpenKey(registry.HKEY_LOCAL_MACHINE, place) as key:
+                found[word] = registry.QueryValueEx(key, value_name)[0]
+        except OSError:
+            found[word] = None
+    return found
 
 
-def read_macos(files: Files, tools: Tools, use_tools: bool) -> Json:
+def read_macos(files: Files, tools: Tools, use_tools: bool, inside: Optional[Json] = None) -> Json:
     """The raw document of a Mac."""
     raw: Json = {"format": FORMAT, "os": "macos"}
     jobs = Jobs(tools.deadline)
     raw["machine"] = os.uname().machine if hasattr(os, "uname") else ""
     raw["release"] = os.uname().release if hasattr(os, "uname") else ""
-    _same_for_all(raw, jobs)
+    _same_for_all(raw, jobs, inside)
     raw["identity"] = read_identity(files)
     if use_tools:
         # `mini` leaves out serial numbers.
@@ -957,21 +1346,41 @@ def read(
     which: Optional[Callable[[str], Optional[str]]] = None,
     seconds: float = DEADLINE,
     system: str = "",
+    inside: Optional[Json] = None,
 ) -> Json:
     """The raw document of this machine, or of the file tree below `root`.
 
-    A tree is read without tools unless `run` says how to call them.
+    A tree is read without tools unless `run` says how to call them. `inside` asks for a look into a Python environment too
+    (ask_inside), which imports what is installed there and takes its time.
     """
     files = Files(root)
     tools = Tools(run or run_tool, which or find_tool, time.monotonic() + seconds)
     system = system or {"darwin": "macos", "win32": "windows"}.get(sys.platform, "linux")
     section = {"macos": read_macos, "windows": read_windows}.get(system, read_linux)
-    return section(files, tools, files.live or run is not None)
+    raw = section(files, tools, files.live or run is not None, inside)
+    told = raw.get("inside")
+    if isinstance(told, dict) and isinstance(told.get("python"), dict):
+        raw["python"] = told.pop("python")
+    elif inside is not None:
+        raw["python"] = read_python()
+    return raw
 
 
 def main() -> None:
-    """Prints the raw document behind its mark, and ends at once, whatever thread still waits for a driver."""
-    text = MARK + json.dumps(read(), ensure_ascii=True)
+    """Prints the raw document behind its mark, and ends at once, whatever thread still waits for a driver.
+
+    `--inside SECONDS` is the look into the Python that runs this; an argument that is a JSON table is what `read` is to look
+    at besides the machine.
+    """
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["--inside"]:
+        # The folder of this file, or the current one, belongs to nobody's environment.
+        del sys.path[:1]
+        look_inside(float(arguments[1]))
+        sys.stdout.flush()
+        os._exit(0)
+    inside = json.loads(arguments[0]) if arguments else None
+    text = MARK + json.dumps(read(inside=inside), ensure_ascii=True)
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
     os._exit(0)

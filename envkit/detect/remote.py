@@ -28,12 +28,25 @@ def packed_probe() -> str:
     """The probe as one line of Python for `python3 -c`."""
     source = packaged("detect/probe.py").read_bytes()
     data = base64.b64encode(zlib.compress(source, 9)).decode("ascii")
-    return f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{data}')))"
+    return f"import base64,zlib;PROBE_SOURCE=zlib.decompress(base64.b64decode('{data}'));exec(PROBE_SOURCE)"
 
 
-def read(run: Runner) -> Mapping[str, Any]:
-    """The raw document of the host that `run` reaches. Raises Unavailable where it has no Python or does not answer."""
-    answer = run(["python3", "-c", packed_probe()], limit=LIMIT)
+# Where a Python lies on hosts whose PATH was cut; `ssh host command` and containers often have a short one.
+_PLACES = "/usr/bin:/usr/local/bin:/bin:/opt/conda/bin:/opt/venv/bin:/run/current-system/sw/bin"
+
+
+def read(run: Runner, inside: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    """The raw document of the host that `run` reaches. Raises Unavailable where it has no Python or does not answer.
+
+    `inside` asks for a look into a Python environment there too, as the probe's `ask_inside` takes it.
+    """
+    limit = LIMIT + (float(inside.get("limit") or 60.0) if inside else 0.0)
+    argv = ["-c", packed_probe(), *([json.dumps(dict(inside), separators=(",", ":"))] if inside else [])]
+    answer = run(["python3", *argv], limit=limit)
+    if answer.missing or answer.returncode == 127:
+        # Only then: one round trip is enough for nearly all.
+        again = run(["/bin/sh", "-c", f'PATH="$PATH:{_PLACES}"; exec python3 "$@"', "envkit", *argv], limit=limit)
+        answer = again if parse(again) is not None else answer
     document = parse(answer)
     if document is not None:
         return document
@@ -42,7 +55,7 @@ def read(run: Runner) -> Mapping[str, Any]:
         return _read_by_powershell(run)
     if answer.timed_out:
         raise Unavailable(
-            f"the host did not answer within {LIMIT:g} s", hint="look whether it is up and whether a command hangs there"
+            f"the host did not answer within {limit:g} s", hint="look whether it is up and whether a command hangs there"
         )
     if (
         answer.missing

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from envkit.detect import releases
 from envkit.detect.catalogue import VENDORS, VIRTUAL, vendor_of_name
-from envkit.detect.raw import Raw, Seen, json_of, whole
+from envkit.detect.raw import Raw, Seen, first_match, json_of, whole
 from envkit.model import Machine
 
 # Windows' own stand-ins for a screen without a driver of its own or without hardware.
@@ -26,6 +26,7 @@ def machine(raw: Raw) -> Machine:
     if secure is None:
         secure = raw.get("registry", "secure_boot")
     kilobytes = whole(cim.get("os", "TotalVisibleMemorySize"))
+    runtime = first_match(r"^v?([0-9]+(?:\.[0-9]+)+)$", cim.text("vc_runtime"), raw.text("registry", "vc_runtime"))
     return Machine(
         os="windows",
         os_release=cim.text("os", "Caption").strip() or _title(raw.text("registry", "product_name"), build),
@@ -33,6 +34,7 @@ def machine(raw: Raw) -> Machine:
         kernel=version,
         arch=_arch(raw, cim),
         wsl=False,
+        system_packages={"vc_redist.x64": runtime} if runtime else {},
         secure_boot=bool(secure) if secure in (0, 1, True, False) else None,
         cpus=raw.number("processors") or whole(cim.get("cpus")),
         memory_bytes=kilobytes * 1024 if kilobytes else None,
@@ -77,15 +79,27 @@ def adapters(cim: Raw) -> list[Seen]:
 
 
 def evidence(raw: Raw) -> dict[str, str]:
-    """The adapters that Windows has a problem with, by its own code; and a PowerShell that told nothing."""
+    """The adapters that Windows has a problem with, by its own code; its limit of paths; a PowerShell that told nothing."""
     answer = raw.tool("powershell", exact=True)
+    found = _long_paths(raw)
     if answer and not answer.ok:
-        return {"powershell": answer.said}
+        return {"powershell": answer.said, **found}
     entities = _cim(raw).tables("pnp")
     troubled = [
         f"{entity.text('Name')}: code {code}" for entity in entities if (code := whole(entity.get("ConfigManagerErrorCode")))
     ]
-    return {"Win32_PnPEntity": "\n".join(troubled)}
+    return {"Win32_PnPEntity": "\n".join(troubled), **found}
+
+
+def _long_paths(raw: Raw) -> dict[str, str]:
+    """The switch for long paths, in the words of the tool that shows it; nothing where it was not looked at."""
+    told = [_cim(raw).document, raw.table("registry")]
+    values = [table["long_paths"] for table in told if "long_paths" in table]
+    if not values:
+        return {}
+    on = any(value == 1 for value in values)
+    place = "reg query HKLM\\SYSTEM\\CurrentControlSet\\Control\\FileSystem /v LongPathsEnabled"
+    return {place: f"LongPathsEnabled    REG_DWORD    0x{int(on)}"}
 
 
 def _cim(raw: Raw) -> Raw:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envkit.doctor.case import Case
-from envkit.doctor.document import diagnosis_document
+from envkit.doctor.document import diagnoses_document, diagnosis_document
 from envkit.doctor.engine import CHECKS, diagnose
 
-__all__ = ["CHECKS", "Case", "diagnose", "diagnosis_document"]
+__all__ = ["CHECKS", "Case", "diagnose", "diagnoses_document", "diagnosis_document"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from envkit.errors import EnvkitError
 from envkit.model import Diagnosis, Finding
 
 SCHEMA = "envkit/diagnosis/1"
+SEVERAL_SCHEMA = "envkit/diagnoses/1"
 
 
 def diagnosis_document(diagnosis: Diagnosis, *, host: str = "") -> dict[str, Any]:
@@ -18,6 +21,18 @@ def diagnosis_document(diagnosis: Diagnosis, *, host: str = "") -> dict[str, Any
         "findings": [_finding(each) for each in diagnosis.findings],
         "broken": list(diagnosis.broken),
         "notes": list(diagnosis.notes),
+    }
+
+
+def diagnoses_document(
+    diagnosed: Sequence[tuple[str, Diagnosis]], unreached: Sequence[tuple[str, EnvkitError]] = ()
+) -> dict[str, Any]:
+    """The document `envkit/diagnoses/1`: several hosts by name, and those that could not be asked."""
+    return {
+        "schema": SEVERAL_SCHEMA,
+        "healthy": bool(diagnosed) and not unreached and all(diagnosis.healthy for _, diagnosis in diagnosed),
+        "diagnoses": [diagnosis_document(diagnosis, host=host) for host, diagnosis in diagnosed],
+        "unreached": [{"host": host, "why": error.message, "hint": error.hint} for host, error in unreached],
     }
 
 

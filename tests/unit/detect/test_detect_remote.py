@@ -25,7 +25,7 @@ class Host:
 
     def __call__(self, argv: Sequence[str], *, limit: float = 30.0) -> Completed:
         self.calls.append(tuple(argv))
-        return Completed(argv=tuple(argv), **self.answers[len(self.calls) - 1])
+        return Completed(argv=tuple(argv), **self.answers[min(len(self.calls), len(self.answers)) - 1])
 
 
 def test_one_round_trip(captured: Callable[[str], str]) -> None:
@@ -52,17 +52,22 @@ def test_the_probe_is_python_3_8_and_the_standard_library_alone() -> None:
     assert names <= {
         "base64",
         "functools",
+        "glob",
         "grp",
         "json",
         "os",
+        "pwd",
         "re",
         "signal",
+        "socket",
         "subprocess",
         "sys",
         "threading",
         "time",
+        "traceback",
         "typing",
         "winreg",
+        "zlib",
     }
     # Built-in collections take no brackets before 3.9, and methods that came later would fail there.
     text = packaged("detect/probe.py").read_text(encoding="utf-8")
