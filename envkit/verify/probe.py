@@ -253,6 +253,7 @@ NODES = {
     "cuda": [["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/nvmap"]],
     "rocm": [["/dev/kfd", "/dev/dxg"], ["/dev/dri/renderD*", "/dev/dxg"]],
     "xpu": [["/dev/dri/renderD*", "/dev/dxg"]],
+    "openvino": [["/dev/dri/renderD*", "/dev/dxg", "/dev/accel/accel*"]],
     "npu": [["/dev/davinci[0-9]*"], ["/dev/davinci_manager"], ["/dev/hisi_hdc"]],
     "mlu": [["/dev/cambricon_dev*"], ["/dev/cambricon_ctl"]],
     "musa": [["/dev/mtgpu*"]],
@@ -418,7 +419,7 @@ def local_checks(expect: Document, measured: Document, level: str, on_cpu: bool)
         timed("temp-space", lambda: look_at_temp(measured)),
         timed("shared-memory", lambda: look_at_shm(measured)),
     ]
-    if backend != "cpu":
+    if backend != "cpu" and part(expect, "backend", "device").lower() != "cpu":
         found.append(timed("device-nodes", lambda: look_at_nodes(backend)))
         found.append(timed("driver-floor", lambda: look_at_driver(expect, measured)))
     if level == "host":
@@ -2957,18 +2958,27 @@ class Proving:
             shutil.rmtree(folder, ignore_errors=True)
 
     def take_group(self) -> None:
-        """Makes one check out of what each process of a group told of it: the first that failed, or that of the first process."""
+        """Makes one check out of what each process of a group told of it: that of the first process, or why one failed.
+
+        One that vanished is named before those that complain of its absence; who hung beside one that broke only waited.
+        """
         told: Dict[str, List[Document]] = {}
+        count = len(self.workers)
+        broke = [worker.broke() for worker in self.workers]
         for rank, worker in enumerate(self.workers):
             mine: List[Document] = []
-            hung = not worker.done
+            hung, vanished = not worker.done, worker.done and not worker.said("end")
             collect(worker, mine, self.measured, self.limit)
             for found in mine:
-                if hung and any(other.broke() for other in self.workers if other is not worker):
-                    continue  # it only waited for the one that broke
-                if found["outcome"] == FAILED and len(self.workers) > 1:
-                    found["detail"] = one_line("process %d of %d: %s" % (rank + 1, len(self.workers), found["detail"]))
-                told.setdefault(found["id"], []).append(found)
+                if hung and any(broke):
+                    continue
+                place = len(told.setdefault(found["id"], []))
+                if found["outcome"] == FAILED:
+                    found["detail"] = (
+                        one_line("process %d of %d: %s" % (rank + 1, count, found["detail"])) if count > 1 else found["detail"]
+                    )
+                    place = 0 if vanished else place
+                told[found["id"]].insert(place, found)
         for found_all in told.values():
             failed = [found for found in found_all if found["outcome"] == FAILED]
             self.checks.append((failed or found_all)[0])
