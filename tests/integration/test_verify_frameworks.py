@@ -1,7 +1,7 @@
 """JAX, MLX, ONNX Runtime and OpenVINO proven for real on this CPU, and damaged in one way each.
 
 One environment for all four, made once: each check looks at one framework of it. MindSpore and TensorFlow, which weigh
-gigabytes, are proven where ENVKIT_TEST_HEAVY names a Python that has them."""
+gigabytes, and llama.cpp, which has no wheels, are proven where ENVKIT_TEST_HEAVY names environments that have them."""
 
 from __future__ import annotations
 
@@ -307,10 +307,11 @@ def test_a_framework_that_is_not_there_is_called_so(tmp_path: Path) -> None:
         assert not proof.passed
 
 
-@pytest.mark.parametrize(("framework", "device"), [("mindspore", "CPU"), ("tensorflow", "cpu")])
+@pytest.mark.parametrize(("framework", "device"), [("mindspore", "CPU"), ("tensorflow", "cpu"), ("llamacpp", "CPU")])
 def test_heavy_frameworks_pass_where_they_are_at_hand(framework: str, device: str) -> None:
+    folder = framework.replace("cpp", "_cpp")
     places = os.environ.get("ENVKIT_TEST_HEAVY", "").split(os.pathsep)
-    having = [Path(place) for place in places if place and list(Path(place).glob(f"lib/python*/site-packages/{framework}"))]
+    having = [Path(place) for place in places if place and list(Path(place).glob(f"lib/python*/site-packages/{folder}"))]
     if not having:
         pytest.skip(f"only on machines where ENVKIT_TEST_HEAVY names an environment with {framework}")
     proof = verify_venv(aim(framework, device=device), having[0])

@@ -371,6 +371,63 @@ def test_tensorflow_lists_directml_devices(monkeypatch: pytest.MonkeyPatch) -> N
     assert answer == ("failed", "the plan wants a tensorflow for DirectML, tensorflow-directml-plugin is not installed")
 
 
+# ---- llama.cpp ---------------------------------------------------------------------------------------------------
+
+
+class Library:
+    """ggml with one card beside the processor."""
+
+    ggml, build = "0.25.3", "11312"
+    listed = (("ROCm0", "AMD Radeon RX 7900 XT"), ("ROCm1", "AMD Radeon RX 7900 XT"), ("CPU", "AMD EPYC"))
+
+    def devices(self) -> list[tuple[str, str]]:
+        return list(self.listed)
+
+
+def test_the_devices_of_llama_cpp_are_those_of_its_library() -> None:
+    answer, devices = find_devices(Library(), "rocm", "llamacpp", "ROCm")
+    assert answer == ("passed", "ROCm0 AMD Radeon RX 7900 XT, ROCm1 AMD Radeon RX 7900 XT")
+    assert [device["device"] for device in devices] == ["ROCm0", "ROCm1"]
+    assert find_devices(Library(), "cpu", "llamacpp", "CPU")[0] == ("passed", "CPU AMD EPYC")
+    words = "no CUDA device is visible: ggml has ROCm0, ROCm1, CPU alone"
+    assert find_devices(Library(), "cuda", "llamacpp", "CUDA")[0] == ("failed", words)
+
+
+@pytest.mark.parametrize(
+    ("pinned", "build", "outcome", "words"),
+    [
+        ("11312", "11312", "passed", "llama.cpp 11312, ggml 0.25.3"),
+        ("11312", "9000", "failed", "the plan wants llama.cpp 11312, this one is 9000"),
+        ("11312", "", "skipped", "nothing tells which build of llama.cpp this is; the plan wants 11312 (ggml 0.25.3)"),
+        ("", "", "passed", "llama.cpp of an unknown build, ggml 0.25.3"),
+    ],
+)
+def test_a_llama_cpp_is_told_by_its_build(pinned: str, build: str, outcome: str, words: str) -> None:
+    library = Library()
+    library.build = build
+    expect = {"packages": [{"name": "llama.cpp", "version": pinned, "index": "vendor"}] if pinned else []}
+    assert FRAMEWORKS["llamacpp"].judge_build(expect, library, {}) == (outcome, words)
+
+
+def test_llama_cpp_is_no_python_package() -> None:
+    expect = {
+        "backend": {"name": "rocm"},
+        "framework": {"name": "llamacpp"},
+        "packages": [{"name": "llama.cpp", "version": "11312", "index": "vendor"}],
+    }
+    checks = {check["id"]: check for check in probe.local_checks(expect, {}, "runtime", False)}
+    assert checks["flavour"]["outcome"] == checks["packages"]["outcome"] == "skipped"
+    assert probe.load_companions(expect) == []
+
+
+def test_a_missing_llama_cpp_is_called_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    with pytest.raises(InWords) as told:
+        probe.Ggml([str(tmp_path)])
+    words = "llama.cpp is not here: there is no libggml.so beside llama-cli, in /app or in llama_cpp"
+    assert str(told.value) == words
+
+
 # ---- onnxruntime and openvino ------------------------------------------------------------------------------------
 
 
@@ -438,6 +495,7 @@ def test_an_onnxruntime_has_the_plans_provider(
         (["numpy", "torch"], "torch", "torch"),
         (["torchvision"], "torch", ""),
         (["numpy", "onnxruntime-gpu"], "onnxruntime", ""),
+        (["llama.cpp"], "llamacpp", "llama.cpp"),
     ],
 )
 def test_the_frameworks_package_may_have_another_name(names: list[str], framework: str, found: str) -> None:
@@ -825,6 +883,15 @@ def test_each_device_takes_part(
 def test_windows_has_no_nccl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     assert FRAMEWORKS["torch"].ranks("cuda", [{"device": "cuda:0"}]) == ([], "torch for Windows comes without nccl")
+
+
+def test_every_scheme_of_the_matrix_can_be_proven() -> None:
+    from envkit.matrix.reader import load
+
+    matrix = load()
+    for scheme in matrix.schemes.values():
+        known = FRAMEWORKS[scheme.framework].backends
+        assert scheme.backend in known, f"{scheme.name}: the probe does not know {scheme.framework} on {scheme.backend}"
 
 
 def test_levels_follow_each_other() -> None:
