@@ -850,8 +850,13 @@ END = {"end": True}
                 "data-parallel": "fine",
             },
         ),
+        # The first complains of a closed connection: the second, which vanished, is why.
+        (
+            [Told(found("failed", "RuntimeError: Connection closed by peer"), END), Told()],
+            {"all-reduce": "process 2 of 2: the process ended with status 0 while starting on cuda:0"},
+        ),
     ],
-    ids=["all well", "one wrong", "one waits", "all hang", "one vanished"],
+    ids=["all well", "one wrong", "one waits", "all hang", "one vanished", "one complains"],
 )
 def test_a_group_answers_with_one_voice(workers: list[Any], words: dict[str, str]) -> None:
     proving = Proving({"backend": {"name": "cuda"}}, "collective", 5.0, False)
