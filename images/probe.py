@@ -253,6 +253,7 @@ NODES = {
     "cuda": [["/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/nvmap"]],
     "rocm": [["/dev/kfd", "/dev/dxg"], ["/dev/dri/renderD*", "/dev/dxg"]],
     "xpu": [["/dev/dri/renderD*", "/dev/dxg"]],
+    "openvino": [["/dev/dri/renderD*", "/dev/dxg", "/dev/accel/accel*"]],
     "npu": [["/dev/davinci[0-9]*"], ["/dev/davinci_manager"], ["/dev/hisi_hdc"]],
     "mlu": [["/dev/cambricon_dev*"], ["/dev/cambricon_ctl"]],
     "musa": [["/dev/mtgpu*"]],
@@ -380,7 +381,7 @@ def flavoured(expect: Document) -> List[Document]:
 def framework_pin(expect: Document, framework: str) -> Document:
     """The pinned package that is the framework: of its own name, or the first where its name begins so (onnxruntime-gpu)."""
     own = [p for p in pins(expect) if p["name"] == framework]
-    named = [p for p in pins(expect)[:1] if framework != "torch" and p["name"].startswith(framework)]
+    named = [p for p in pins(expect)[:1] if framework != "torch" and p["name"].replace(".", "").startswith(framework)]
     return (own + named + [{}])[0]
 
 
@@ -418,7 +419,7 @@ def local_checks(expect: Document, measured: Document, level: str, on_cpu: bool)
         timed("temp-space", lambda: look_at_temp(measured)),
         timed("shared-memory", lambda: look_at_shm(measured)),
     ]
-    if backend != "cpu":
+    if backend != "cpu" and part(expect, "backend", "device").lower() != "cpu":
         found.append(timed("device-nodes", lambda: look_at_nodes(backend)))
         found.append(timed("driver-floor", lambda: look_at_driver(expect, measured)))
     if level == "host":
@@ -427,8 +428,9 @@ def local_checks(expect: Document, measured: Document, level: str, on_cpu: bool)
     measured["executable"] = sys.executable
     measured["prefix"] = sys.prefix
     found.append(timed("python", lambda: judge_python(measured["python"], part(expect, "python"))))
-    special = flavoured(expect)
-    plain = [p for p in pins(expect) if p not in special]
+    # llama.cpp is no Python package: its own programs say what they are.
+    special = [p for p in flavoured(expect) if p["name"] != "llama.cpp"]
+    plain = [p for p in pins(expect) if p not in special and p["name"] != "llama.cpp"]
     found.append(timed("flavour", lambda: judge_versions(special, installed_versions([p["name"] for p in special]))))
     found.append(timed("packages", lambda: judge_versions(plain, installed_versions([p["name"] for p in plain]))))
     return found
@@ -439,13 +441,13 @@ def local_checks(expect: Document, measured: Document, level: str, on_cpu: bool)
 
 def load_framework(expect: Document, measured: Document) -> Any:
     """The imported framework; raises InWords where it cannot be had."""
-    import importlib
-
     framework = FRAMEWORKS[part(expect, "framework", "name") or "torch"]
     name, top = framework.name, framework.module.partition(".")[0]
     started = time.perf_counter()
     try:
-        module = importlib.import_module(framework.module)
+        module = framework.load()
+    except InWords:
+        raise
     except ModuleNotFoundError as fault:
         if fault.name in (top, framework.module):
             raise InWords("%s is not installed in this environment" % name) from None
@@ -506,7 +508,8 @@ def load_companions(expect: Document, on_cpu: bool = False) -> List[str]:
     loaded = []
     for package in pins(expect):
         name = package["name"].replace("-", "_")
-        if name == top or (on_cpu and name in NEEDING_DRIVERS) or not importlib.util.find_spec(name):
+        needless = name == top or "." in name or (on_cpu and name in NEEDING_DRIVERS)
+        if needless or not importlib.util.find_spec(name):
             continue
         try:
             importlib.import_module(name)
@@ -674,6 +677,7 @@ def plain_step(images: int = IMAGES) -> Document:
 WORKER_ENV = {
     "torch": {"NEURON_CC_FLAGS": "--auto-cast=none"},
     "jax": {"NVIDIA_TF32_OVERRIDE": "0", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+    "llamacpp": {"NVIDIA_TF32_OVERRIDE": "0"},
     "mlx": {"MLX_ENABLE_TF32": "0"},
     "onnxruntime": {"NVIDIA_TF32_OVERRIDE": "0"},
     "mindspore": {"GLOG_v": "3"},
@@ -688,6 +692,12 @@ class Framework:
     module = ""  # what is imported
     task = "train"  # "infer" where a framework does not train: one inference is held to the reference
     backends: Tuple[str, ...] = ()
+
+    def load(self) -> Any:
+        """The imported module."""
+        import importlib
+
+        return importlib.import_module(self.module)
 
     def version(self, module: Any) -> str:
         """The version that the imported module shows."""
@@ -2129,6 +2139,189 @@ def tensorflow_step(tf: Any, name: str, precision: str) -> Document:
 FRAMEWORKS["tensorflow"] = TensorFlow()
 
 
+# ---- llamacpp ----------------------------------------------------------------------------------------------------
+
+
+class LlamaCpp(Framework):
+    """llama.cpp, through the library that computes for it: a graph of ggml's, given to one device and to no other."""
+
+    name, module = "llamacpp", "llama_cpp"
+    task = "infer"
+    backends = ("cpu", "cuda", "rocm")
+
+    def load(self) -> Any:
+        return Ggml(ggml_folders())
+
+    def judge_build(self, expect: Document, module: Any, measured: Document) -> Answer:
+        measured["ggml"] = module.ggml
+        pinned = framework_pin(expect, self.name).get("version", "")
+        if pinned and not module.build:
+            return SKIPPED, "nothing tells which build of llama.cpp this is; the plan wants %s (ggml %s)" % (pinned, module.ggml)
+        if pinned and normal(module.build) != normal(pinned):
+            return FAILED, "the plan wants llama.cpp %s, this one is %s" % (pinned, module.build)
+        return PASSED, "llama.cpp %s, ggml %s" % (module.build or "of an unknown build", module.ggml)
+
+    def visible(self, module: Any, backend: str, wanted: str) -> List[Document]:
+        start = {"cpu": "CPU", "cuda": "CUDA", "rocm": "ROCm"}[backend]
+        there = module.devices()
+        mine = [(name, text) for name, text in there if name.startswith(start)]
+        if not mine:
+            raise InWords("ggml has %s alone" % (", ".join(name for name, _ in there) or "no device"))
+        return [{"device": name, "name": text, "arch": ""} for name, text in mine]
+
+    def run(self, module: Any, backend: str, name: str, precision: str) -> Document:
+        return dict(module.infer(name))
+
+
+def ggml_folders() -> List[str]:
+    """Where llama.cpp's libraries may lie: beside its programs, in its image, in the package llama_cpp."""
+    import importlib.util
+    import shutil
+
+    found = []
+    for program in ("llama-cli", "llama-server", "llama-bench"):
+        path = shutil.which(program)
+        if path:
+            folder = os.path.dirname(os.path.realpath(path))
+            found += [folder, os.path.join(os.path.dirname(folder), "lib")]
+    found.append("/app")
+    package = importlib.util.find_spec("llama_cpp")
+    for folder in (package.submodule_search_locations or []) if package else []:
+        found.append(os.path.join(folder, "lib"))
+    return [folder for folder in dict.fromkeys(found) if os.path.isdir(folder)]
+
+
+class Ggml:
+    """ggml's C functions, as far as a small graph needs them (ggml.h, ggml-backend.h)."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        import ctypes
+
+        self.c = ctypes
+        form = {"win32": "%s.dll", "darwin": "lib%s.dylib"}.get(sys.platform, "lib%s.so")
+        having = [folder for folder in folders if os.path.isfile(os.path.join(folder, form % "ggml"))]
+        if not having:
+            raise InWords("llama.cpp is not here: there is no %s beside llama-cli, in /app or in llama_cpp" % (form % "ggml"))
+        self.folder = having[0]
+        if hasattr(os, "add_dll_directory"):
+            os.add_dll_directory(self.folder)
+        self.libraries = []
+        for name in ("ggml-base", "ggml"):
+            path = os.path.join(self.folder, form % name)
+            if os.path.isfile(path):  # old builds have all in one
+                self.libraries.append(ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL))
+        if not self.call("ggml_backend_dev_count", "n"):
+            # Builds with a library for each kind of device load them from a folder.
+            self.call("ggml_backend_load_all_from_path", "", self.folder.encode())
+        self.__file__ = os.path.join(self.folder, form % "ggml")
+        text = self.function("ggml_version")
+        self.ggml = self.call("ggml_version", "s") if text else "of an unknown version"
+        self.build = self.told_build()
+        self.__version__ = self.build or self.ggml
+
+    def told_build(self) -> str:
+        """The number of the build that llama.cpp's program tells: "version: 11312 (0527ad1)"."""
+        program = os.path.join(self.folder, "llama-cli")
+        if not os.path.isfile(program):
+            return ""
+        try:
+            ended = subprocess.run(
+                [program, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        found = re.search(r"version: (\d+)", ended.stdout.decode("utf-8", "replace"))
+        return found.group(1) if found else ""
+
+    def function(self, name: str) -> Any:
+        """A function of the libraries, None where this release has no such."""
+        return next((getattr(library, name) for library in self.libraries if hasattr(library, name)), None)
+
+    def call(self, name: str, gives: str, *words: Any) -> Any:
+        """What a C function gives: "p" a pointer, "n" a size, "i" a number, "s" a text, "" nothing."""
+        function = self.function(name)
+        if function is None:
+            raise InWords("this release of ggml has no %s" % name)
+        c = self.c
+        function.restype = {"p": c.c_void_p, "n": c.c_size_t, "i": c.c_int, "s": c.c_char_p, "": None}[gives]
+        result = function(*words)
+        return (result or b"").decode("utf-8", "replace") if gives == "s" else result
+
+    def devices(self) -> List[Tuple[str, str]]:
+        """The devices by name, each with what it is."""
+        found = []
+        for index in range(self.call("ggml_backend_dev_count", "n")):
+            device = self.c.c_void_p(self.call("ggml_backend_dev_get", "p", self.c.c_size_t(index)))
+            found.append(
+                (self.call("ggml_backend_dev_name", "s", device), self.call("ggml_backend_dev_description", "s", device))
+            )
+        return found
+
+    def infer(self, name: str) -> Document:
+        """The forward pass of the reference model on a device; ggml hands no part of such a graph to another one."""
+        c = self.c
+        place = [known for known, _ in self.devices()].index(name)
+        device = c.c_void_p(self.call("ggml_backend_dev_get", "p", c.c_size_t(place)))
+        backend = c.c_void_p(self.call("ggml_backend_dev_init", "p", device, None))
+        if not backend:
+            raise InWords("ggml cannot start %s" % name)
+
+        class Memory(c.Structure):  # type: ignore[misc, name-defined]
+            _fields_ = (("size", c.c_size_t), ("buffer", c.c_void_p), ("no_alloc", c.c_bool))
+
+        context = c.c_void_p(self.call("ggml_init", "p", Memory(1 << 22, None, True)))
+        inputs: List[Tuple[Any, List[float]]] = []
+        nodes: List[Any] = []
+
+        def tensor(values: Any, *shape: int) -> Any:
+            sizes = [c.c_int64(size) for size in (*shape, 1, 1)[:3]]
+            made = c.c_void_p(self.call("ggml_new_tensor_3d", "p", context, c.c_int(0), *sizes))
+            inputs.append((made, flat(values)))
+            return made
+
+        def node(operation: str, *words: Any) -> Any:
+            made = c.c_void_p(self.call("ggml_" + operation, "p", context, *words))
+            nodes.append(made)
+            return made
+
+        def product(left: Any, right: Any) -> Any:  # every row of `right` with every row of `left`
+            made = node("mul_mat", left, right)
+            if self.function("ggml_mul_mat_set_prec"):
+                self.call("ggml_mul_mat_set_prec", "", made, c.c_int(10))  # GGML_PREC_F32
+            return made
+
+        model = draw_model()
+        seen = tensor([patches(image) for image in model["images"]], 9 * CHANNELS, PLACES, IMAGES)
+        tokens = node("tanh", product(tensor(model["conv"], 9 * CHANNELS, WIDTH), seen))
+        query = product(tensor(turned(model["attention"]), WIDTH, WIDTH), tokens)
+        shares = node("soft_max", node("scale", product(tokens, query), c.c_float(0.5)))
+        mixed = node("add", product(node("cont", node("transpose", tokens)), shares), tokens)
+        pooled = node("mean", node("cont", node("transpose", mixed)))
+        pooled = node("reshape_2d", pooled, c.c_int64(WIDTH), c.c_int64(IMAGES))
+        output = product(tensor(turned(model["head"]), WIDTH, CLASSES), pooled)
+
+        unable = [made for made in nodes if not self.call("ggml_backend_dev_supports_op", "i", device, made) & 255]
+        if unable:
+            raise InWords("%s lacks %d of the %d operations of the reference model" % (name, len(unable), len(nodes)))
+        graph = c.c_void_p(self.call("ggml_new_graph", "p", context))
+        self.call("ggml_build_forward_expand", "", graph, output)
+        if not self.call("ggml_backend_alloc_ctx_tensors", "p", context, backend):
+            raise InWords("there is no memory on %s for the reference model" % name)
+        for made, values in inputs:
+            data = (c.c_float * len(values))(*values)
+            self.call("ggml_backend_tensor_set", "", made, data, c.c_size_t(0), c.c_size_t(c.sizeof(data)))
+        status = self.call("ggml_backend_graph_compute", "i", backend, graph)
+        if status:
+            raise InWords("ggml could not compute on %s (status %d)" % (name, status))
+        result = (c.c_float * (IMAGES * CLASSES))()
+        self.call("ggml_backend_tensor_get", "", output, result, c.c_size_t(0), c.c_size_t(c.sizeof(result)))
+        landed = self.call("ggml_backend_name", "s", backend)
+        return {"landed": [landed], "outputs": {"output": [float(value) for value in result]}}
+
+
+FRAMEWORKS["llamacpp"] = LlamaCpp()
+
+
 # ---- compute: these run in the worker ----------------------------------------------------------------------------
 
 
@@ -2957,18 +3150,27 @@ class Proving:
             shutil.rmtree(folder, ignore_errors=True)
 
     def take_group(self) -> None:
-        """Makes one check out of what each process of a group told of it: the first that failed, or that of the first process."""
+        """Makes one check out of what each process of a group told of it: that of the first process, or why one failed.
+
+        One that vanished is named before those that complain of its absence; who hung beside one that broke only waited.
+        """
         told: Dict[str, List[Document]] = {}
+        count = len(self.workers)
+        broke = [worker.broke() for worker in self.workers]
         for rank, worker in enumerate(self.workers):
             mine: List[Document] = []
-            hung = not worker.done
+            hung, vanished = not worker.done, worker.done and not worker.said("end")
             collect(worker, mine, self.measured, self.limit)
             for found in mine:
-                if hung and any(other.broke() for other in self.workers if other is not worker):
-                    continue  # it only waited for the one that broke
-                if found["outcome"] == FAILED and len(self.workers) > 1:
-                    found["detail"] = one_line("process %d of %d: %s" % (rank + 1, len(self.workers), found["detail"]))
-                told.setdefault(found["id"], []).append(found)
+                if hung and any(broke):
+                    continue
+                place = len(told.setdefault(found["id"], []))
+                if found["outcome"] == FAILED:
+                    found["detail"] = (
+                        one_line("process %d of %d: %s" % (rank + 1, count, found["detail"])) if count > 1 else found["detail"]
+                    )
+                    place = 0 if vanished else place
+                told[found["id"]].insert(place, found)
         for found_all in told.values():
             failed = [found for found in found_all if found["outcome"] == FAILED]
             self.checks.append((failed or found_all)[0])
