@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,6 +92,8 @@ def command(
     diagnosis = replace(diagnosis, notes=(*diagnosis.notes, *subject.notes))
     if bundle is not None:
         _write_bundle(bundle, subject)
+    if fix:
+        diagnosis = _fix(matrix, subject, diagnosis, yes=yes, again=lambda: _subject(host, venv, report, ssh, limit))
     if form == "json":
         emit_json(diagnosis_document(diagnosis, host=subject.host))
     else:
@@ -128,6 +130,24 @@ def _subject(host: str, venv: str, report: Path | None, ssh: tuple[str, str], li
         return Subject(facts=found.facts, host=redact(host), names=found.names, notes=_looked_at(found.facts))
     found = live.look_here(Path(venv) if venv else None, limit=limit)
     return Subject(facts=found.facts, names=found.names, notes=_looked_at(found.facts))
+
+
+def _fix(matrix: Matrix, subject: Subject, diagnosis: Diagnosis, *, yes: bool, again: Callable[[], Subject]) -> Diagnosis:
+    """Tells what there is to do; with `yes` does what is safe. The diagnosis of what is then there."""
+    from envkit.doctor import diagnose
+    from envkit.doctor.fix import repair, steps
+
+    for step in steps(diagnosis, subject.facts):
+        told = "repairing" if step.safe and yes else "from here, with --yes" if step.safe else "by hand"
+        say(f"{told}: {step.cause}: {step.does}")
+        for line in () if step.safe else step.commands:
+            say(f"  $ {line}")
+    if not yes or not any(step.safe for step in steps(diagnosis, subject.facts)):
+        return diagnosis
+    for line in repair(matrix, subject.facts, diagnosis, say):
+        say(line)
+    after = again()
+    return replace(diagnose(matrix, after.facts), notes=after.notes)
 
 
 def _looked_at(facts: Facts) -> tuple[str, ...]:

@@ -36,9 +36,8 @@ def evidence(raw: Raw) -> dict[str, str]:
     for entry in raw.get("inside", "errors") if isinstance(raw.get("inside", "errors"), list) else []:
         if isinstance(entry, list) and len(entry) == 2 and all(isinstance(part, str) for part in entry):
             found.setdefault(_line(entry[0]), []).append(_essence(entry[1]))
-    printed = [line for line in raw.text("inside", "stderr").splitlines() if not _CHATTER.search(line)]
-    if printed:
-        found.setdefault(_line("import torch"), []).insert(0, "\n".join(printed[-60:]))
+    for step, text in _printed(raw.text("inside", "stderr")):
+        found.setdefault(_line(step), []).insert(0, text)
     stopped = raw.text("inside", "stopped")
     if stopped:
         found.setdefault(_line(stopped), []).append(_ending(raw))
@@ -60,7 +59,23 @@ def evidence(raw: Raw) -> dict[str, str]:
     return {place: "\n".join(lines) for place, lines in found.items()}
 
 
+def _printed(text: str) -> list[tuple[str, str]]:
+    """What each step printed to standard error, without what a healthy one prints too."""
+    from envkit.detect.probe import MARK
+
+    parts = re.split(rf"(?m)^{re.escape(MARK)}(.*)$", text)
+    steps = [("start", parts[0]), *zip(parts[1::2], parts[2::2], strict=False)]
+    found = []
+    for step, said in steps:
+        lines = [line for line in said.splitlines() if not _CHATTER.search(line)]
+        if lines:
+            found.append((step.strip(), "\n".join(lines[-60:])))
+    return found
+
+
 def _line(step: str) -> str:
+    if step.startswith("torchvision."):
+        return f"python -c 'import torch, torchvision; {step}'"
     prefix = "" if step.startswith("import ") or step == "start" else "import torch; "
     return "python" if step == "start" else f"python -c '{prefix}{step}'"
 

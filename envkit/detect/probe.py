@@ -741,7 +741,7 @@ def read_python() -> Json:
         except OSError:
             continue
         for name in sorted(names):
-            if not name.endswith((".dist-info", ".egg-info")) or not _DISTRIBUTIONS.match(name):
+            if not name.endswith((".dist-info", ".egg-info")) or not _DISTRIBUTIONS.match(name.split("-")[0]):
                 continue
             found = _distribution(os.path.join(folder, name))
             if found is not None:
@@ -819,6 +819,31 @@ def read_shared_memory(files: Files) -> Optional[int]:
     return status.f_blocks * status.f_frsize
 
 
+def try_shared_memory(files: Files) -> str:
+    """The error with which /dev/shm refuses what workers of a data loader hand each other; "" where there is room.
+
+    Asked only where there is hardly any, with a file without a name, of which nothing stays.
+    """
+    wanted = 32 << 20
+    place = files.place("/dev/shm")
+    try:
+        status = os.statvfs(place)
+        free = status.f_bavail * status.f_frsize
+        if free >= wanted or not hasattr(os, "O_TMPFILE") or not hasattr(os, "posix_fallocate"):
+            return ""
+        handle = os.open(place, os.O_TMPFILE | os.O_RDWR, 0o600)
+    except (AttributeError, OSError):
+        return ""
+    try:
+        os.posix_fallocate(handle, 0, wanted)
+    except OSError as fault:
+        total = status.f_blocks * status.f_frsize
+        return "/dev/shm: %s: %d MiB are free of %d, 32 were asked for" % (os.strerror(fault.errno or 0), free >> 20, total >> 20)
+    finally:
+        os.close(handle)
+    return ""
+
+
 def read_secure_boot(files: Files) -> Optional[bool]:
     """The firmware's own variable: four bytes of attributes, then the value."""
     data = files.data(_SECURE_BOOT, 16)
@@ -851,6 +876,10 @@ def look_inside(limit: float) -> None:
         signal.alarm(int(limit) + 2)  # ends it even where nobody is left to do so
 
     def tell(**found: Any) -> None:
+        if "begin" in found:
+            # So that it is known which step printed what follows.
+            sys.stderr.write("\n" + MARK + str(found["begin"]) + "\n")
+            sys.stderr.flush()
         sys.stdout.write("\n" + MARK + json.dumps(found, ensure_ascii=True) + "\n")
         sys.stdout.flush()
 
@@ -904,6 +933,14 @@ def _look_into_torch(tell: Callable[..., None], names: Set[str]) -> None:
             answer = _tried(lambda name=name: str(__import__(name).__version__))  # type: ignore[misc]
             if answer[1]:
                 tell(error=["import " + name, answer[1]])
+            elif name == "torchvision":
+                # Newer ones load their compiled part only when it is called.
+                step = "torchvision.ops.nms(boxes, scores, 0.5)"
+                tell(begin=step)
+                boxes, scores = any_torch.zeros(1, 4), any_torch.zeros(1)
+                answer = _tried(lambda: __import__("torchvision").ops.nms(boxes, scores, 0.5).tolist())
+                if answer[1]:
+                    tell(error=[step, answer[1]])
 
 
 def _look_at_devices(tell: Callable[..., None], module: Any, name: str) -> None:
@@ -947,7 +984,10 @@ def _tried(work: Callable[[], Any]) -> List[Any]:
 def _described(fault: BaseException) -> str:
     import traceback
 
-    lines = traceback.format_exception(type(fault), fault, fault.__traceback__)
+    trace = fault.__traceback__
+    while trace is not None and trace.tb_frame.f_globals is globals():
+        trace = trace.tb_next  # our own frames are nobody's business
+    lines = traceback.format_exception(type(fault), fault, trace)
     return "".join(lines)[-3000:].strip()
 
 
@@ -1130,6 +1170,7 @@ def _same_for_all(raw: Json, jobs: Jobs, inside: Optional[Json]) -> None:
     else:
         wish = inside
         raw["names"] = read_names()
+        jobs.start("shm_refused", lambda: try_shared_memory(Files()) if sys.platform == "linux" else "")
         jobs.start("inside", lambda: ask_inside(wish), more=float(wish.get("limit") or 60.0))
 
 
