@@ -9,7 +9,10 @@ from envkit.detect.raw import Raw
 
 _TEXTS = ("version", "cuda", "hip", "xpu")
 # What a healthy start may print too.
-_CHATTER = re.compile(r"Failed to initialize NumPy: No module named|cpp_extension|CUDA_HOME|^\s*warnings\.warn\(|^\s*$")
+_CHATTER = re.compile(
+    r"Failed to initialize NumPy: No module named|cpp_extension|CUDA_HOME|^\s*warnings\.warn\(|^\s*$"
+    r"|^  File \"(<string>|.*[\\/]detect[\\/]probe\.py)\", line \d+ in "  # our own frames in the report of a crash
+)
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 14: "SIGALRM"}
 
 
@@ -61,9 +64,9 @@ def evidence(raw: Raw) -> dict[str, str]:
 
 def _printed(text: str) -> list[tuple[str, str]]:
     """What each step printed to standard error, without what a healthy one prints too."""
-    from envkit.detect.probe import MARK
+    from envkit.detect.probe import STEP
 
-    parts = re.split(rf"(?m)^{re.escape(MARK)}(.*)$", text)
+    parts = re.split(rf"(?m)^{re.escape(STEP)}(.*)$", text)
     steps = [("start", parts[0]), *zip(parts[1::2], parts[2::2], strict=False)]
     found = []
     for step, said in steps:
@@ -103,6 +106,7 @@ def _foreign(raw: Raw) -> list[str]:
         path
         for path in raw.texts("inside", "libraries")
         if not any(path.startswith(folder + "/") for folder in home)
+        and "/torch/lib/" not in path  # where the packages are links into a cache
         and not re.match(r"(/usr)?/lib(64|/[\w-]+-linux-gnu)?/lib(stdc\+\+|gomp)", path)
     ]
 

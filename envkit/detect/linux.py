@@ -326,7 +326,7 @@ def evidence(raw: Raw) -> dict[str, Any]:
     if is_wsl(raw):
         # Here the driver's libraries come from Windows; another one first on the path is news.
         found["ls -l libcuda.so*"] = "\n".join(line for line in raw.texts("libraries") if "/libcuda" in line)
-    found["/dev/shm"] = raw.text("shm_refused")
+    found["df /dev/shm"] = raw.text("shm_refused")
     for command in ("prime-select query", "envycontrol --query", "supergfxctl --get"):
         answer = raw.tool(command, exact=True)
         if answer and answer.ok:

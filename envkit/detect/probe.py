@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 FORMAT = 1  # of the raw document, which never leaves the program
 MARK = "@envkit-raw@"  # in front of the document, so that a login banner before it does no harm
+STEP = "@envkit-step@"  # in front of what a step of the look inside is called, on standard error
 TOOL_LIMIT = 7.5  # seconds for one tool; eight cards without persistence mode take their time
 DEADLINE = 8.5  # seconds for all of them together
 OUTPUT_LIMIT = 400000  # bytes; eight cards fill a hundred thousand
@@ -878,7 +879,7 @@ def look_inside(limit: float) -> None:
     def tell(**found: Any) -> None:
         if "begin" in found:
             # So that it is known which step printed what follows.
-            sys.stderr.write("\n" + MARK + str(found["begin"]) + "\n")
+            sys.stderr.write("\n" + STEP + str(found["begin"]) + "\n")
             sys.stderr.flush()
         sys.stdout.write("\n" + MARK + json.dumps(found, ensure_ascii=True) + "\n")
         sys.stdout.flush()
@@ -937,8 +938,9 @@ def _look_into_torch(tell: Callable[..., None], names: Set[str]) -> None:
                 # Newer ones load their compiled part only when it is called.
                 step = "torchvision.ops.nms(boxes, scores, 0.5)"
                 tell(begin=step)
-                boxes, scores = any_torch.zeros(1, 4), any_torch.zeros(1)
-                answer = _tried(lambda: __import__("torchvision").ops.nms(boxes, scores, 0.5).tolist())
+                answer = _tried(
+                    lambda: __import__("torchvision").ops.nms(any_torch.zeros(1, 4), any_torch.zeros(1), 0.5).tolist()
+                )
                 if answer[1]:
                     tell(error=[step, answer[1]])
 

@@ -105,6 +105,31 @@ def wrong_accelerator_wheel(case: Case) -> Iterator[Finding]:
     )
 
 
+def swapped_flavour(case: Case) -> Iterator[Finding]:
+    """The build of torch that runs is not the one that the environment was made with."""
+    torch, planned = case.torch, case.hit(r"^torch==(?P<release>[\w.]+)\+(?P<tag>[\w.]+)$", "envkit/plan.json")
+    if planned is None or not torch.flavour or torch.available:
+        return
+    begins = (("cuda", r"cu\d"), ("rocm", r"rocm"), ("xpu", r"xpu"))
+    flavour = next((word for word, begin in begins if re.match(begin, planned["tag"])), "")
+    flavour = "cpu" if planned["tag"].startswith("cpu") else flavour
+    if not flavour or flavour == torch.flavour:
+        return
+    yield Finding(
+        cause="cpu-only-wheel" if torch.flavour == "cpu" else "wrong-accelerator-wheel",
+        message=(
+            f"this environment was made with torch {planned['release']}+{planned['tag']}; a later install put torch "
+            f"{torch.version} in its place, which is for {_MADE_FOR[torch.flavour]}"
+        ),
+        evidence=(str(planned), f"torch.version: {torch.version}"),
+        remedy="Install the build of the plan again, and keep to the environment's own envkit/constraints.txt from then on.",
+        commands=tuple(commands.reinstall_torch(case)),
+        sources=(_INDEXES,),
+        severity=Severity.WARNING if flavour == "cpu" else Severity.ERROR,
+        likelihood=91,
+    )
+
+
 def cpu_arch_no_cuda_wheel(case: Case) -> Iterator[Finding]:
     """On Arm, PyPI's torch came without CUDA for long, and Jetson needs wheels of its own."""
     arm = case.machine.arch in ("aarch64", "arm64") or case.facts.python.machine == "aarch64"
@@ -321,10 +346,16 @@ def two_torch_installs(case: Case) -> Iterator[Finding]:
     both = case.hit(r"^\s*pytorch\s+\d[\w.]*\s+\S*(?:cuda|cpu)", "conda") and case.hit(r"^\s*torch\s+\d[\w.+]*\s+pypi", "conda")
     if both:
         evidence += [str(both), "conda list: torch of PyPI beside pytorch of conda"]
+    # Seen on the path itself: what is imported is clear, and a later install may reach the other one.
+    quiet = not evidence
+    several = case.hit(r"^torch: (.+? in .+?), (?:.+ in .+)$", "sys.path")
+    if several and len(set(re.findall(r"(?:^torch: |, )(\S+) ", several.line))) > 1:
+        evidence.append(str(several))
     if not evidence:
         return
     yield Finding(
         cause="two-torch-installs",
+        severity=Severity.WARNING if quiet else Severity.ERROR,
         message="two installs of torch are on one path" + (f": {imported} runs, {packaged} is installed" if packaged else ""),
         evidence=tuple(evidence),
         remedy="Remove both and install one, in a fresh environment without user site (PYTHONNOUSERSITE=1) and PYTHONPATH.",
@@ -398,6 +429,7 @@ CHECKS = (
     cpu_arch_no_cuda_wheel,
     cpu_only_wheel,
     wrong_accelerator_wheel,
+    swapped_flavour,
     wheel_against_card,
     torchvision_mismatch,
     two_torch_installs,

@@ -91,8 +91,8 @@ def _decide(
     for torch in dict.fromkeys((release, "")):
         try:
             return decide(matrix, Wish(torch=torch, python=python, extras=tuple(companions)), facts, sources, uv, tell)
-        except Unresolvable:
+        except (Unresolvable, Unavailable):
             if not torch:
                 raise
-            tell(f"there is no torch {torch} for this machine; taking the newest that fits")
+            tell(f"no torch {torch} that fits this machine can be had here; taking the newest that does")
     raise AssertionError("the loop returns or raises")
