@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -74,7 +75,7 @@ def mend(
         done = run(argv, limit=_LIMIT, env=install.environ(os.environ), cwd=Path(folder), end_with_us=True)
     if not done.ok:
         raise StepFailed(f"installing failed, and {directory} is as it was\n{making.matters(redact(done.stderr))}")
-    return Mended(plan=plan, before=before, undo=f"uv pip install --python {python} -r {before}")
+    return Mended(plan=plan, before=before, undo=f"uv pip install --python {shlex.quote(str(python))} -r {shlex.quote(str(before))}")
 
 
 def _decide(
