@@ -13,6 +13,11 @@ from envkit.model import OsRelease, Plan, Scheme
 from envkit.render import templates
 from envkit.sources import Sources, installation
 
+# Shared libraries that a framework's wheels neither bring along nor find in a slim base.
+_LIBRARIES = {"mindspore": ("libgomp1",)}
+# What belongs behind the name of an image that starts a program, not a shell.
+_ARGUMENTS = {"llamacpp": "--run -m /models/MODEL.gguf --n-gpu-layers 99"}
+
 
 def image_tags(plan: Plan) -> tuple[str, str]:
     """The names that an image of this plan gets: the newest of its scheme, and its version."""
@@ -46,7 +51,12 @@ def image_files(
         base=plan.container.base + (f"@{plan.container.digest}" if plan.container.digest else ""),
         managed_python=managed,
         # Debian 13's base may come without the package that makes users.
-        system_packages=["ca-certificates", "passwd", *([] if managed else ["python3"])],
+        system_packages=[
+            "ca-certificates",
+            "passwd",
+            *([] if managed else ["python3"]),
+            *_LIBRARIES.get(plan.framework_name, ()),
+        ],
         site=f"/opt/venv/lib/python{plan.python}/site-packages",
         prune=prune,
         more=[package.requirement for package in plan.packages if package.index != "vendor"],
@@ -61,10 +71,6 @@ def image_files(
     }
     # What lies ready in a vendor's image is not installed.
     return files if vendor else {**files, f"{plan.scheme}/plan/pyproject.toml": install.project}
-
-
-# What belongs behind the name of an image that starts a program, not a shell.
-_ARGUMENTS = {"llamacpp": "--run -m /models/MODEL.gguf --n-gpu-layers 99"}
 
 
 def run_lines(plan: Plan, arguments: str = "") -> list[str]:

@@ -255,6 +255,11 @@ def test_an_image_for_intel_gpus_brings_their_user_space_driver(cpu_plan: Plan, 
     assert "apt-get purge -y --autoremove software-properties-common" in text
 
 
+def test_a_library_that_mindspore_takes_for_granted_is_there(cpu_plan: Plan, cpu_scheme: Scheme, debian: OsRelease) -> None:
+    assert " libgomp1 " in dockerfile(*other(cpu_plan, cpu_scheme, "cpu", "mindspore"), debian)
+    assert "libgomp1" not in dockerfile(cpu_plan, cpu_scheme, debian)
+
+
 def test_mlx_for_cuda_is_not_imported_where_no_driver_is(cpu_plan: Plan, cpu_scheme: Scheme, debian: OsRelease) -> None:
     plan, scheme = other(cpu_plan, cpu_scheme, "cuda", "mlx")
     text = dockerfile(plan, scheme, debian)
