@@ -194,7 +194,10 @@ def test_every_mindspore(matrix: Matrix) -> None:
         own = next(each for each in ours.releases if each.version == row["version"])
         wanted = row["pythons_by_platform"]["any"] if "pythons_by_platform" in row else row["pythons"]
         assert set(own.pythons) == set(wanted) - {"3.7"}, row["version"]
-        assert set(own.requires["numpy"].split(",")) == set(row["numpy"].removeprefix("numpy").split(",")), row["version"]
+        numpy = set(row["numpy"].removeprefix("numpy").split(","))
+        # Observed: with NumPy 2 the operators of this wheel end in "numpy.core.multiarray failed to import".
+        numpy |= {"<2"} if row["version"] == "2.10.0" else set()
+        assert set(own.requires["numpy"].split(",")) == numpy, row["version"]
     pairs = {
         (row["mindspore"].replace("-rc", "rc"), row["cann"])
         for key in ("cann_driver", "mindspore_cann")
