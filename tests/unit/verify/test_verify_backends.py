@@ -936,3 +936,85 @@ def test_what_was_not_reached_is_shown(level: str, framework: str, ids: list[str
     probe.fill_up(checks, level, "cpu", framework)
     assert [check["id"] for check in checks] == ids
     assert {check["detail"] for check in checks} == {"not reached"}
+
+
+# ---- one device from beginning to end ----------------------------------------------------------------------------
+
+
+class Accelerator(probe.Framework):
+    """A framework on an accelerator that computes what plain Python does, bent in one way."""
+
+    name = "accelerator"
+
+    def __init__(self, **bent: Any) -> None:
+        self.bent = bent
+        self.runs: list[str] = []
+        self.held = 4096
+
+    def run(self, module: Any, backend: str, name: str, precision: str) -> dict[str, Any]:
+        self.runs.append(precision)
+        if precision == self.bent.get("unable"):
+            raise RuntimeError("not implemented for 'Half'")
+        self.held += self.bent.get("leak", 0)
+        result = {**plain_step(), "landed": [self.bent.get("landed", name)]}
+        del result["outputs"]
+        result["loss_before"] *= 1 + self.bent.get("error", 0.0)
+        return result
+
+    def halves(self, module: Any, backend: str, name: str) -> list[str]:
+        return ["bfloat16", "float16"]
+
+    def memory(self, module: Any, backend: str, name: str) -> int | None:
+        return self.held
+
+
+def walk(framework: probe.Framework, device: dict[str, Any], suffix: str = "") -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """The outcomes of the checks of one device, and what was measured on it."""
+    events: list[dict[str, Any]] = []
+    probe.device_task(framework, None, "cuda", device, suffix, events.append)
+    checks = {event["check"]["id"]: event["check"]["outcome"] for event in events if "check" in event}
+    return checks, [event["computed"] for event in events if "computed" in event]
+
+
+CARD = {"device": "cuda:0", "name": "card", "arch": "sm_90"}
+
+
+@pytest.mark.parametrize(
+    ("bent", "checks"),
+    [
+        ({}, {"same-result": "passed", "bf16-step": "passed", "fp16-step": "passed", "memory-freed": "passed"}),
+        (
+            {"unable": "float16"},
+            {"same-result": "passed", "bf16-step": "passed", "fp16-step": "skipped", "memory-freed": "passed"},
+        ),
+        ({"leak": 512}, {"same-result": "passed", "bf16-step": "passed", "fp16-step": "passed", "memory-freed": "failed"}),
+        # Nothing more is asked of a device whose float32 is wrong.
+        ({"error": 0.01}, {"same-result": "failed"}),
+    ],
+    ids=["right", "no fp16", "leak", "wrong"],
+)
+def test_a_device_is_asked_in_order(bent: dict[str, Any], checks: dict[str, str]) -> None:
+    told, computed = walk(Accelerator(**bent), dict(CARD))
+    assert told == {"train-step": "passed", **checks}
+    assert list(told) == ["train-step", *checks]
+    assert computed[0]["device"] == "cuda:0"
+    assert ("held_bytes" in computed[0]) == ("memory-freed" in checks)
+
+
+def test_results_that_lie_elsewhere_fail_at_once() -> None:
+    told, _ = walk(Accelerator(landed="cpu"), dict(CARD))
+    assert told == {"train-step": "failed", "same-result": "passed"}
+
+
+def test_a_device_that_a_process_calls_otherwise_keeps_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
+    device = {"device": "hpu:3", "use": "hpu:0", "env": {"HABANA_VISIBLE_MODULES": "3"}, "name": "GAUDI2", "arch": ""}
+    told, computed = walk(Accelerator(), device, "/hpu:3")
+    monkeypatch.delenv("HABANA_VISIBLE_MODULES")
+    assert told["train-step/hpu:3"] == "passed"
+    assert computed[0]["device"] == "hpu:3"
+    assert "use" not in computed[0]
+
+
+def test_a_device_without_code_is_left_out() -> None:
+    assert walk(Accelerator(), {**CARD, "code": False}) == ({"train-step": "skipped"}, [])
