@@ -46,7 +46,9 @@ def find(query: str) -> Found:
     A number of cards before or behind a name is told in `count`; close misses are only suggested.
     """
     known = read_catalogue()
-    text = " ".join(query.split())[:_LONGEST]
+    text = names.in_latin(" ".join(query.split())[:_LONGEST])
+    if not text:
+        return Found()
     found = _meaning(text, known)
     if found:
         return found

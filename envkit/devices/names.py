@@ -58,6 +58,31 @@ def words(name: str) -> list[str]:
     return result
 
 
+# Vendors and products as Chinese texts name them.
+_CHINESE = {
+    "英伟达": "nvidia",
+    "超威": "amd",
+    "英特尔": "intel",
+    "苹果": "apple",
+    "华为": "huawei",
+    "昇腾": "ascend",
+    "寒武纪": "cambricon",
+    "摩尔线程": "moore threads",
+    "高通": "qualcomm",
+    "谷歌": "google",
+    "显卡": " ",
+    "加速卡": " ",
+}
+
+
+def in_latin(text: str) -> str:
+    """A name with its Chinese words in Latin letters; "" where one of them is not known, since it may be the very vendor."""
+    for word, latin in _CHINESE.items():
+        text = text.replace(word, f" {latin} ")
+    text = " ".join(text.split())
+    return "" if any(sign.isalpha() and not sign.isascii() for sign in text) else text
+
+
 def vendor_of(parts: list[str]) -> str:
     """The vendor that a name begins with, or ""."""
     return _VENDORS.get(parts[0], "") if parts else ""

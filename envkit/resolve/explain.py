@@ -89,7 +89,8 @@ def reason_groups(resolution: Resolution) -> list[str]:
     lines = [line for members in ordered if members not in other for line in _lines(members)]
     if other:
         names = sorted(members[0].candidate.scheme.name for members in other)
-        there = objections(other[0][0])[0].reason.partition("; ")[2]
+        why = next(a.reason for a in other[0][0].answers if a.rule == "gpu-vendor" and a.kind is Kind.REJECTED)
+        there = why.partition("; ")[2]
         lines.append(f"{', '.join(names[:-1])} and {names[-1]} need other devices; {there}")
     return lines
 

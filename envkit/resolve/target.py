@@ -72,7 +72,7 @@ def read(matrix: Matrix, wish: Wish, facts: Facts | None = None, pythons: Sequen
     platform = _beside(cards, platform, told=_says_processor(wish.os, facts, platform))
     if cards is None and scheme is None and not _needs_no_card(matrix, backend):
         raise UsageError(
-            "which accelerator? Nothing says what the machine has",
+            "which accelerator? " + ("The facts do not say" if facts else "Nothing says") + " what the machine has",
             hint='name it (--gpu "RTX 5090", or --gpu none), give the facts of a machine (--facts FILE) or name a scheme',
         )
     shown, hidden = _set_aside(cards, vendor)
@@ -202,7 +202,8 @@ def _os_of_facts(machine: Machine) -> Os | None:
 def _platform_of_facts(matrix: Matrix, machine: Machine, os: Os) -> Platform:
     row = wishes.find_release(matrix, machine.os_id) if machine.os_id else wishes.release_named(matrix, machine.os_release)
     release = row.id if row else machine.os_id
-    libc = machine.libc or wishes.libc_of(os, release or machine.os_release.lower().split(" ")[0], machine.glibc)
+    library = "musl" if "musl" in machine.libc.lower() else "glibc" if machine.libc else ""
+    libc = library or wishes.libc_of(os, release or machine.os_release.lower().split(" ")[0], machine.glibc)
     made = Platform(
         os=os,
         release=release,

@@ -196,6 +196,17 @@ def _strangers(path: Path) -> list[str]:
     return names
 
 
+# What a virtual environment of uv consists of, besides our own folder.
+_OF_A_VENV = {"bin", "lib", "lib64", "include", "share", "etc", "man", "scripts", "pyvenv.cfg", "envkit", ".gitignore", ".lock"}
+_OF_A_VENV |= {"pip.conf", "pip.ini", "uv.toml"}  # ours, that hold later installs to the plan
+
+
+def guests(directory: Path) -> list[str]:
+    """What lies in an environment of ours that belongs to no environment: files that its owner put there."""
+    names = (entry.name for entry in os.scandir(directory))
+    return sorted(name for name in names if name.lower() not in _OF_A_VENV and name != "CACHEDIR.TAG")
+
+
 def _foreign(path: Path, names: list[str]) -> str:
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     if "pyvenv.cfg" in names:

@@ -14,22 +14,7 @@ from envkit.sources import Sources, installation, partners
 from envkit.venv import making
 from envkit.venv.contents import Damage, distributions, inspect, python_of, remove_rest, site_packages, tops
 from envkit.venv.deciding import Decision, decide, look_again, machine_document, read_wish, wish_document
-from envkit.venv.folder import (
-    CHANGING,
-    COMPLETE,
-    MAKING,
-    Lock,
-    State,
-    clear,
-    make_folder,
-    own,
-    read_state,
-    remember,
-    remove_empty,
-    settle,
-    take_away,
-    write_state,
-)
+from envkit.venv.folder import CHANGING, COMPLETE, Lock, MAKING, State, clear, guests, make_folder, own, read_state, remember, remove_empty, settle, take_away, write_state
 from envkit.venv.making import DiskFull, Work
 from envkit.venv.pythons import Interpreter, choices
 
@@ -276,6 +261,7 @@ class _Run:
     def _may_rebuild(self, state: State, have: str, want: str) -> None:
         """Another Python or framework means another environment; what the user put into this one must not be lost unasked."""
         added = sorted(name for name in distributions(self.directory) if name not in state.installed)
+        added += guests(self.directory)
         if added:
             shown = ", ".join(added[:5]) + (f" and {len(added) - 5} more" if len(added) > 5 else "")
             raise UsageError(

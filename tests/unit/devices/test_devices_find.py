@@ -360,3 +360,15 @@ def test_a_second_process_starts_from_the_kept_index(monkeypatch: pytest.MonkeyP
     read_catalogue.cache_clear()
     monkeypatch.setattr("envkit.devices.catalogue._index", lambda files: pytest.fail("made again"))
     assert find("RTX 5090").kind == "product"
+
+
+@pytest.mark.parametrize("query", ["燧原 S60", "壁仞 H100", "沐曦 4090", "天数智芯 100", "Ускоритель H100"])
+def test_a_word_of_another_script_that_is_not_known_is_never_left_out(query: str) -> None:
+    assert find(query).kind == "none"
+
+
+@pytest.mark.parametrize(
+    ("query", "same"), [("英伟达 RTX 4090", "RTX 4090"), ("华为昇腾 910B", "Ascend 910B"), ("摩尔线程 MTT S80 显卡", "MTT S80")]
+)
+def test_chinese_names_of_vendors(query: str, same: str) -> None:
+    assert find(query).archs == find(same).archs != ()

@@ -479,6 +479,12 @@ def test_another_framework_makes_it_anew_unless_something_of_the_users_would_be_
     site = env / uv.site
     assert not (site / "torch").exists()
     assert (site / "jax").exists()
+    (env / "src").mkdir()
+    (env / "src/thesis.py").write_text("years of work\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="and it holds what envkit did not install: src$"):
+        bring_up(env, more_wheels, scheme="linux-cpu-onnxruntime")
+    assert (env / "src/thesis.py").is_file()
+    shutil.rmtree(env / "src")
     uv.put(env, "flax", "0.12")
     before = snapshot(env)
     with pytest.raises(UsageError) as caught:
