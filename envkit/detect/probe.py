@@ -1057,6 +1057,10 @@ def _may_have_torch(path: str) -> bool:
         libraries = [own] if os.path.isdir(own) else []
     else:
         libraries = glob.glob(os.path.join(prefix, "lib*", "python3*"))
+        if os.path.basename(os.path.dirname(path)) == "shims":
+            # pyenv, asdf and mise: one script in front of all versions, which takes its time.
+            for versions in ("versions/*", "installs/python/*"):
+                libraries += glob.glob(os.path.join(prefix, versions, "lib", "python3*"))
     if not libraries:
         return True  # a wrapper, which starts another one
     folders = [os.path.join(library, name) for library in libraries for name in ("site-packages", "dist-packages")]
@@ -1064,10 +1068,16 @@ def _may_have_torch(path: str) -> bool:
     if prefix == "/usr":
         folders += glob.glob("/usr/local/lib/python3*/dist-packages")
     folders += glob.glob(os.path.join(os.path.expanduser("~"), ".local/lib/python3*/site-packages"))
-    if any(os.path.isdir(os.path.join(folder, "torch")) for folder in folders):
-        return True
-    linked = [name for folder in folders for name in glob.glob(os.path.join(folder, "*.pth"))]
-    return any(not os.path.basename(name).startswith(("distutils-", "_virtualenv", "_envkit")) for name in linked)
+    for name in [name for folder in folders for name in glob.glob(os.path.join(folder, "*.pth"))]:
+        try:
+            with open(name, encoding="utf-8", errors="replace") as stream:
+                text = stream.read(_FILE_LIMIT)
+        except OSError:
+            continue
+        # A line is a folder, as seen from where the file lies; those that begin with "import" bring no torch.
+        added = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("import ", "#"))]
+        folders += [os.path.join(os.path.dirname(name), line) for line in added[:50]]
+    return any(os.path.isdir(os.path.join(folder, "torch")) for folder in folders)
 
 
 def _ask_python(path: str, until: float, run: Any = None) -> Json:

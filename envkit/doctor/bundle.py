@@ -51,10 +51,11 @@ _KNOWN_HOSTS = re.compile(
     re.IGNORECASE,
 )
 
+# Every repetition that something may follow has an end: a log of others must not cost us its square.
 _PRIVATE_WORD = (
-    r"[\w.-]*(?:passw(?:or)?d|passwd|passphrase|pwd|secret|token(?!iz|s\b)|api[_-]?key|apikey|access[_-]?key|private[_-]?key|"
+    r"[\w.-]{0,40}(?:passw(?:or)?d|passwd|passphrase|pwd|secret|token(?!iz|s\b)|api[_-]?key|apikey|access[_-]?key|private[_-]?key|"
     r"auth(?:orization)?|credentials?|session[_-]?(?:id|key)|cookie|licen[sc]e[_-]?key|client[_-]?secret|(?:^|_)key(?=_|\b)|netrc)"
-    r"[\w-]*"
+    r"[\w-]{0,40}"
 )
 _SECRET_KEY = re.compile(rf"^(?:{_PRIVATE_WORD})$|_KEY$|_TOKEN$|_PAT$|_DSN$|_PROXY$", re.IGNORECASE)
 
@@ -124,13 +125,13 @@ _SYSLOG = re.compile(
 )
 _UNAME = re.compile(r"(?m)^Linux ([A-Za-z0-9][\w.-]*) \d+\.\d+\S* ")
 _INNER_HOST = re.compile(
-    r"\b[A-Za-z0-9][\w-]*(?:\.[\w-]+)*\.(?:local|lan|internal|intranet|corp|home|localdomain|priv|private)\b(?!\.?\w)",
+    r"\b[A-Za-z0-9][\w-]{0,62}(?:\.[\w-]{1,63}){0,6}\.(?:local|lan|internal|intranet|corp|home|localdomain|priv|private)\b(?!\.?\w)",
     re.IGNORECASE,
 )
 _URL_HOST = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<gone>\(removed\)@)?(?P<host>[A-Za-z0-9][\w.-]*)(?P<port>:\d+)?", re.IGNORECASE
+    r"(?P<scheme>[a-z][a-z0-9+.-]{0,15}://)(?P<gone>\(removed\)@)?(?P<host>[A-Za-z0-9][\w.-]*)(?P<port>:\d+)?", re.IGNORECASE
 )
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 
 
 def bundle_text(facts: Facts, names: Sequence[str] = (), *, toml: bool = False) -> str:

@@ -1,6 +1,6 @@
-"""How fast envkit starts, resolves and verifies, measured beside what it is compared with, in one run.
+"""How fast envkit starts, resolves, diagnoses and verifies, measured beside what it is compared with, in one run.
 
-    python tests/benchmarks/run.py [start] [resolve] [verify]
+    python tests/benchmarks/run.py [start] [resolve] [doctor] [verify]
 
 Prints one line a figure. Times depend on the machine; the ratios are what is promised.
 """
@@ -126,12 +126,38 @@ def verify(venv: Path, rounds: int = 3) -> Figure:
     return Figure("envkit verify --venv", ours, "import torch", theirs)
 
 
+def doctor(rounds: int = 5) -> Figure:
+    """`envkit doctor` of an environment without torch, beside a bare import of click: what it costs besides the import."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        subprocess.run([PYTHON, "-m", "venv", "--without-pip", folder / "env"], check=True)
+        ours, theirs = in_turn(
+            lambda: clock([*envkit(), "doctor", "--venv", folder / "env"], folder, {**os.environ, "XDG_STATE_HOME": name}),
+            lambda: clock([PYTHON, "-c", "import click"], folder),
+            rounds,
+        )
+    return Figure("envkit doctor without torch", ours, "python -c 'import click'", theirs)
+
+
+def doctor_torch(venv: Path, rounds: int = 3) -> Figure:
+    """`envkit doctor` of a CPU environment beside `import torch` in it."""
+    with tempfile.TemporaryDirectory() as name:
+        ours, theirs = in_turn(
+            lambda: clock([*envkit(), "doctor", "--venv", venv], Path(name)),
+            lambda: clock([venv / "bin/python", "-c", "import torch"], Path(name)),
+            rounds,
+        )
+    return Figure("envkit doctor --venv", ours, "import torch", theirs)
+
+
 def main(wanted: Sequence[str]) -> int:
     """Prints the figures."""
     if not wanted or "start" in wanted:
         print(start())
     if not wanted or "resolve" in wanted:
         print(*resolve(), sep="\n")
+    if not wanted or "doctor" in wanted:
+        print(doctor())
     if not wanted or "verify" in wanted:
         with tempfile.TemporaryDirectory() as name:
             venv = Path(name) / "env"
@@ -140,6 +166,7 @@ def main(wanted: Sequence[str]) -> int:
             plan = json.loads((venv / "envkit/plan.json").read_text(encoding="utf-8"))
             print(f"{plan['framework']['name']} {plan['framework']['version']}, Python {plan['python']}")
             print(verify(venv))
+            print(doctor_torch(venv))
     return 0
 
 

@@ -50,3 +50,17 @@ def test_verify_costs_little_beside_the_import(cpu_venv: Path) -> None:
     figure = bench.verify(cpu_venv)
     print(figure)
     assert figure.difference < 2.0, str(figure)
+
+
+def test_doctor_costs_little_besides_the_import() -> None:
+    # Promised: < 500 ms besides the import of torch in its child.
+    figure = bench.doctor()
+    print(figure)
+    assert figure.ratio < 15, str(figure)
+
+
+@pytest.mark.net
+def test_doctor_costs_little_beside_the_import_of_torch(cpu_venv: Path) -> None:
+    figure = bench.doctor_torch(cpu_venv)
+    print(figure)
+    assert figure.difference < 2.0, str(figure)
